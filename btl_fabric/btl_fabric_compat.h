@@ -101,49 +101,6 @@ static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
     return true;
 }
 
-#if OPAL_ENABLE_FT_MPI
-
-#include "ompi/mca/bml/bml.h"
-#include "ompi/proc/proc.h"
-#include "ompi/runtime/params.h"
-
-/*
- * Has ob1 given up what it began, an operation or message to proc with this context?  In a job that
- * survives failures it completes the requests of a failed process without waiting for those, and
- * their memory may be another request's by then (seen with 5.0.7): it must not be called back.
- */
-static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *context)
-{
-    ompi_proc_t *ompi_proc = (ompi_proc_t *) proc;
-    const mca_bml_base_endpoint_t *ends;
-    bool is_ob1s = false;
-
-    if (OPAL_LIKELY(!ompi_ftmpi_enabled) || NULL == proc || ompi_proc_is_active(ompi_proc)) {
-        return false;
-    }
-    ends = ompi_proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_BML];
-    if (NULL != ends) {
-        const mca_bml_base_btl_array_t *arrays[] = {&ends->btl_eager, &ends->btl_send,
-                                                    &ends->btl_rdma};
-        for (int i = 0; i < 3; i++) {
-            for (size_t n = 0; n < arrays[i]->arr_reserve; n++) {
-                is_ob1s |= context == &arrays[i]->bml_btls[n];
-            }
-        }
-    }
-    return is_ob1s;
-}
-
-#else
-
-static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *context)
-{
-    (void) proc, (void) context;
-    return false;
-}
-
-#endif
-
 #else
 
 #include "opal/mca/pmix/pmix.h"
@@ -162,12 +119,6 @@ static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *con
 static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *convertor)
 {
     return opal_convertor_need_buffers(convertor); /* true of data on a device, too */
-}
-
-static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *context)
-{
-    (void) proc, (void) context;
-    return false;
 }
 
 #if OPAL_CUDA_SUPPORT
@@ -223,6 +174,49 @@ static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
     }
     up->cbfunc(btl, tag, &message, up->cbdata);
     return true;
+}
+
+#endif
+
+#if OPAL_ENABLE_FT_MPI
+
+#include "ompi/mca/bml/bml.h"
+#include "ompi/proc/proc.h"
+#include "ompi/runtime/params.h"
+
+/*
+ * Has ob1 given up what it began, an operation or message to proc with this context?  In a job that
+ * survives failures it completes the requests of a failed process without waiting for those, and
+ * their memory may be another request's by then (seen with 5.0.7): it must not be called back.
+ */
+static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *context)
+{
+    ompi_proc_t *ompi_proc = (ompi_proc_t *) proc;
+    const mca_bml_base_endpoint_t *ends;
+    bool is_ob1s = false;
+
+    if (OPAL_LIKELY(!ompi_ftmpi_enabled) || NULL == proc || ompi_proc_is_active(ompi_proc)) {
+        return false;
+    }
+    ends = ompi_proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_BML];
+    if (NULL != ends) {
+        const mca_bml_base_btl_array_t *arrays[] = {&ends->btl_eager, &ends->btl_send,
+                                                    &ends->btl_rdma};
+        for (int i = 0; i < 3; i++) {
+            for (size_t n = 0; n < arrays[i]->arr_reserve; n++) {
+                is_ob1s |= context == &arrays[i]->bml_btls[n];
+            }
+        }
+    }
+    return is_ob1s;
+}
+
+#else
+
+static inline bool mca_btl_fabric_is_given_up(opal_proc_t *proc, const void *context)
+{
+    (void) proc, (void) context;
+    return false;
 }
 
 #endif

@@ -5,9 +5,8 @@
  */
 #include "btl_fabric_op.h"
 
-#include <string.h>
-
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric/fab_clock.h"
 

@@ -8,6 +8,7 @@
 #include "tm_info_pair.h"
 
 #include "fabric/fab_abi.h"
+#include "fabric/fab_clock.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define MAGIC "tm_info"
@@ -75,14 +76,6 @@ typedef struct pair {
     char *buf;     /* READ_LEN bytes */
     char why[512]; /* not open, or failed */
 } pair_t;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t) now.tv_sec * 1000000000 + (uint64_t) now.tv_nsec;
-}
 
 /* ---- the fabric --------------------------------------------------------- */
 
@@ -152,7 +145,7 @@ static void on_key(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
 /* Nothing has come for some polls: others may have the processor, or nobody answers. */
 static void be_patient(pair_t *pair)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = fab_now_ns();
 
     sched_yield();
     pair->empty = 0;
@@ -343,7 +336,7 @@ static bool round_trip(pair_t *pair, uint8_t id)
 /* The best of batches, since others may use the processors, too. */
 static bool measure_latency(pair_t *pair, double *us)
 {
-    const uint64_t begun = now_ns();
+    const uint64_t begun = fab_now_ns();
     uint64_t best = UINT64_MAX;
 
     for (uint64_t from = begun; from - begun < PART_NS;) {
@@ -353,7 +346,7 @@ static bool measure_latency(pair_t *pair, double *us)
                 return false;
             }
         }
-        to = now_ns();
+        to = fab_now_ns();
         best = to - from < best ? to - from : best;
         from = to;
     }
@@ -364,10 +357,10 @@ static bool measure_latency(pair_t *pair, double *us)
 /* Messages of this length, one after another, until the last has come; 1/s. */
 static bool measure_rate(pair_t *pair, size_t len, double *rate)
 {
-    const uint64_t begun = now_ns();
+    const uint64_t begun = fab_now_ns();
     uint64_t num = 0;
 
-    while (now_ns() - begun < PART_NS) {
+    while (fab_now_ns() - begun < PART_NS) {
         for (int i = 0; i < SEND_BATCH; i++, num++) {
             if (!put(pair, AM_DATA, len)) {
                 return false;
@@ -378,7 +371,7 @@ static bool measure_rate(pair_t *pair, size_t len, double *rate)
     if (!round_trip(pair, AM_PING)) {
         return false;
     }
-    *rate = (double) num * 1e9 / (double) (now_ns() - begun);
+    *rate = (double) num * 1e9 / (double) (fab_now_ns() - begun);
     return true;
 }
 
@@ -395,7 +388,7 @@ static void on_read(fab_rma_t *op, int status)
 static bool measure_read(pair_t *pair, double *bytes_per_s)
 {
     fab_rma_t op = {.peer = pair->peer, .local = pair->buf, .len = READ_LEN, .complete = on_read};
-    const uint64_t begun = now_ns();
+    const uint64_t begun = fab_now_ns();
     uint64_t num = 0;
 
     *bytes_per_s = 0;
@@ -408,7 +401,7 @@ static bool measure_read(pair_t *pair, double *bytes_per_s)
     }
     op.remote = pair->target.addr;
     op.rkey = pair->target.rkey;
-    for (; pair->has_key && now_ns() - begun < PART_NS; num++) {
+    for (; pair->has_key && fab_now_ns() - begun < PART_NS; num++) {
         pair->is_read = false;
         if (OPAL_SUCCESS != fab_get(&op)) {
             return !pair->has_failed;
@@ -420,7 +413,7 @@ static bool measure_read(pair_t *pair, double *bytes_per_s)
             return !pair->has_failed;
         }
     }
-    *bytes_per_s = (double) num * READ_LEN * 1e9 / (double) (now_ns() - begun);
+    *bytes_per_s = (double) num * READ_LEN * 1e9 / (double) (fab_now_ns() - begun);
     return true;
 }
 

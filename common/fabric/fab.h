@@ -339,8 +339,8 @@ enum {
     FAB_CAP_TM = 1u << 2,
     FAB_CAP_RING = 1u << 3,    /* ep begins with a fab_shm_pair_t: for shm_inl.h */
     FAB_CAP_MAPPED = 1u << 4,  /* gets and puts copy memory that is mapped here: no system call */
-    FAB_CAP_ATOMIC = 1u << 6,  /* fab_atomic() works, on memory that the peer exposed for it */
     FAB_CAP_TAG_MAX = 1u << 5, /* messages FAB_AM_EAGER are limited by fab_t.tag_max, too */
+    FAB_CAP_ATOMIC = 1u << 6,  /* fab_atomic() works, on memory that the peer exposed for it */
 };
 
 enum {

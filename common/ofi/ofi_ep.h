@@ -59,7 +59,7 @@ struct fab_ofi_ep {
     uint32_t num_xfers;        /* of them, handed to libfabric */
     fab_ofi_exposed_list_t exposed;
     fab_ofi_tm_ep_t *tm;      /* offers, both ways; NULL: none */
-    fab_ofi_offers_t *offers; /* of it, those of the peer */
+    fab_ofi_offers_t *offers; /* of it, those of the peer; NULL: none can be noted */
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_ofi_failure *failure;
     uint64_t deadline; /* us: of the answer, or of what is left to send */

@@ -343,7 +343,7 @@ static const char *on_named(fab_ofi_ep_t *ep, uint32_t app_ctx, const void *data
 const char *fab_ofi_tm_on_msg(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data,
                               size_t len)
 {
-    if (NULL == ep->tm) {
+    if (NULL == ep->offers) {
         return "an offer, though this process places nothing";
     }
     switch (fab_ofi_hdr_id(hdr)) {
@@ -371,7 +371,6 @@ const char *fab_ofi_tm_on_msg(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const 
 static void tsend_end(fab_ofi_tsend_t *tsend, int error)
 {
     fab_out_t *out = tsend->out;
-
     const bool is_closed = tsend->from->ep->dom->is_closed;
 
     LIST_REMOVE(tsend, link);
@@ -441,7 +440,8 @@ int fab_ofi_tm_send_offered(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
     fab_ofi_named_msg_t msg = {.tag = hdr.tag};
     fab_ofi_tsend_t *tsend;
 
-    if (NULL == to || !fab_ofi_can_send(ep) || out->len > ep->dom->info->ep_attr->max_msg_size) {
+    if (NULL == ep->offers || !fab_ofi_can_send(ep) ||
+        out->len > ep->dom->info->ep_attr->max_msg_size) {
         return OPAL_ERR_NOT_FOUND;
     }
     msg.offer = fab_ofi_offers_find(&to->offers, hdr.tag, out->len);
@@ -561,7 +561,6 @@ bool fab_ofi_tm_ep_begin(fab_ofi_ep_t *ep)
             return false;
         }
         tm->ep = ep;
-        ep->offers = &tm->offers;
         fab_ofi_source_init(&tm->source);
         LIST_INIT(&tm->sends);
     }
@@ -571,7 +570,8 @@ bool fab_ofi_tm_ep_begin(fab_ofi_ep_t *ep)
         tm->max_sent = NULL != tm->offers.sent ? window : 0;
     }
     tm->offers.window = window;
-    return tm->max_sent >= window;
+    ep->offers = tm->max_sent >= window ? &tm->offers : NULL;
+    return NULL != ep->offers;
 }
 
 /* Data that waits will not be sent. */
