@@ -31,6 +31,7 @@
 #include "pml_tm_sizes.h"
 #include "pml_tm_thread.h"
 #include "pml_tm_wait.h"
+#include "pml_tm_waiting.h"
 
 mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
                                            .pml_del_procs = mca_pml_tm_del_procs,
@@ -113,6 +114,8 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths & mca_pml_tm_record_fast_paths() &
                           ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_wait_open();
+        /* The first use allocates it; the C library aborts if there is no memory then. */
+        (void) mca_pml_tm_waiting();
         mca_pml_tm_hang_open();
         mca_pml_tm_report_open();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
