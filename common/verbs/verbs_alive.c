@@ -4,7 +4,9 @@
  *
  * The death of a peer on another host is noticed when something is sent to it: the device gets no
  * answer (verbs_conn.c). On this host every connected peer is looked up in /proc within two
- * seconds, so that a death is noticed even if this process only waits for the peer.
+ * seconds, so that a death is noticed even if this process only waits for the peer.  While it waits
+ * for the answer to EVICT it sends no messages: then a READ of no bytes tells whether there is a
+ * path.
  */
 #include "verbs/verbs_alive.h"
 
@@ -14,6 +16,7 @@
 #include "fabric/fab_host.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_port.h"
+#include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 
 enum {
@@ -130,6 +133,18 @@ static void check_alive(fab_verbs_conn_t *conn)
         "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
 }
 
+static void check_path(fab_verbs_conn_t *conn)
+{
+    struct ibv_sge nothing = {0};
+    struct ibv_send_wr wr = {.sg_list = &nothing, .opcode = IBV_WR_RDMA_READ};
+
+    if (NULL != conn->ep && FAB_VERBS_EVICTING == conn->ep->state && conn->head == conn->tail &&
+        conn->reads > 0) {
+        wr.send_flags = IBV_SEND_SIGNALED;
+        (void) fab_verbs_conn_post(conn, &wr, NULL, NULL);
+    }
+}
+
 /* The port may be up again: the event that says so may have been lost. */
 static void port_lost(fab_verbs_domain_t *dom)
 {
@@ -150,6 +165,7 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
         TAILQ_REMOVE(&dom->conns, conn, link);
         TAILQ_INSERT_TAIL(&dom->conns, conn, link);
         check_alive(conn);
+        check_path(conn);
     }
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;

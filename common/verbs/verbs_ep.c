@@ -450,6 +450,7 @@ static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
         fab_verbs_conn_linger(ep->conn);
         fab_verbs_connect_cancel(ep);
+        ep->is_bound = false;
     }
     fab_peer_has_left(ep->peer);
 }
@@ -495,12 +496,15 @@ static void ep_left(fab_verbs_ep_t *ep)
  */
 static void ep_conn_ended(fab_verbs_ep_t *ep)
 {
-    if (ep->conn->is_broken) {
+    fab_verbs_conn_t *conn = ep->conn;
+
+    if (conn->is_broken) {
         fab_verbs_ep_forget_failure(ep); /* the peer's side of it has ended first */
     }
     ep->is_bound = NULL != ep->failure;
-    ep->conn->is_ready = true; /* for what is still to be sent on it */
-    fab_verbs_conn_linger(ep->conn);
+    conn->is_ready = true; /* for what is still to be sent on it */
+    fab_verbs_conn_linger(conn);
+    conn->linger_until = UINT64_MAX; /* the peer waits for all of that */
     fab_verbs_connect_cancel(ep);
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);

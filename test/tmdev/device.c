@@ -396,6 +396,12 @@ static uint32_t plane_of(uint32_t lid)
     return lid < TMDEV_PLANE_LIDS ? tmdev_settings()->planes[lid] : 0;
 }
 
+static bool is_cut(uint32_t lid)
+{
+    const _Atomic uint8_t *cut = tmdev_settings()->cut;
+    return NULL != cut && lid < TMDEV_PLANE_LIDS && 0 != atomic_load(&cut[lid]);
+}
+
 static uint32_t subnet_of(uint32_t lid)
 {
     const tmdev_settings_t *s = tmdev_settings();
@@ -410,6 +416,9 @@ bool tmdev_is_apart(const tmdev_qp_t *qp)
     uint32_t here = plane_of(from), there = plane_of(to);
     if (subnet_of(from) != subnet_of(to) && !qp->attr.ah_attr.is_global) {
         return true; /* no router knows where to send it */
+    }
+    if (is_cut(from) || is_cut(to)) {
+        return true;
     }
     return 0 != here && 0 != there && here != there;
 }

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -155,6 +157,25 @@ static void parse_planes(void)
         plane += ',' == *end;
         at = end + ('\0' != *end);
     }
+}
+
+/* A file with a byte for each LID, which may change at any time. */
+static void parse_cut(void)
+{
+    const char *name = getenv("TMDEV_CUT");
+    struct stat file = {.st_size = 0};
+    if (NULL == name || '\0' == *name) {
+        return;
+    }
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    void *bytes = fd >= 0 && 0 == fstat(fd, &file) && file.st_size >= TMDEV_PLANE_LIDS
+                      ? mmap(NULL, TMDEV_PLANE_LIDS, PROT_READ, MAP_SHARED, fd, 0)
+                      : MAP_FAILED;
+    if (MAP_FAILED == bytes) {
+        settings_refuse("TMDEV_CUT", name, "a file of 256 bytes is wanted");
+    }
+    close(fd);
+    settings.cut = bytes;
 }
 
 /* One item of a list kind[:first],...: first for this kind, 1 without it, 0: it is not there. */
@@ -344,6 +365,7 @@ static void read_settings(void)
     parse_port_down();
     parse_change();
     parse_planes();
+    parse_cut();
     parse_broken();
 }
 

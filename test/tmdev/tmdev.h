@@ -152,6 +152,7 @@ typedef struct tmdev_settings {
     uint64_t change_us;
     uint64_t port_up_us;              /* 0: never */
     uint8_t planes[TMDEV_PLANE_LIDS]; /* by LID: its network; 0: all of them */
+    const _Atomic uint8_t *cut;       /* by LID: not 0: packets from and to it are lost now */
     const char *dir, *fabric, *report;
 } tmdev_settings_t;
 

@@ -8,6 +8,8 @@
  */
 #include "test_verbs_world.h"
 
+#include "fabric/fab_clock.h"
+#include "verbs/verbs_evict.h"
 #include "verbs/verbs_ports.h"
 
 enum { RANKS = 7, BOUND = 2, ROUNDS = 60, LONGEST = 6000, MEMORY = 300000 };
@@ -236,13 +238,63 @@ static void test_crossing(void **state)
     fab_params.verbs_max_connections = 0;
 }
 
+/* ---- a path that breaks -------------------------------------------------- */
+
+static bool comes_back; /* the path, before retries run out */
+
+/* Rank 1 agrees to give the connection up, and its answer does not get through. */
+static void lost_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_verbs_ep_t *ep = ep_of(peer);
+
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
+    send_number(world, 1 - world->rank);
+    WORLD_UNTIL(1 == total);
+    world_barrier(world);
+    if (0 == world->rank) {
+        fab_params.verbs_max_connections = 1;
+        fab_verbs_make_room(verbs_domain(world));
+        WORLD_UNTIL(ep->conn->head == ep->conn->tail); /* EVICT has arrived */
+        CHECK(FAB_VERBS_EVICTING == ep->state);
+        world_cuts[1] = 1;
+    }
+    world_barrier_idle(world); /* until here rank 1 sees nothing of it */
+    if (0 == world->rank) {
+        send_number(world, 1);
+        WORLD_UNTIL(comes_back ? NULL == peer->pending : 1 == world->failures);
+        CHECK(comes_back || NULL != strstr(world->failed_why, "It does not answer any more"));
+        world_cuts[0] = 1;
+    } else {
+        uint64_t until = fab_now_us() + FAB_VERBS_LINGER_US * 6 / 5;
+        WORLD_UNTIL(FAB_VERBS_IDLE == ep->state);
+        WORLD_UNTIL(!comes_back || fab_now_us() > until);
+        world_cuts[1] = !comes_back;
+        WORLD_UNTIL(0 != world_cuts[0] && (!comes_back || 2 == total));
+    }
+    CHECK(0 == wrong && (comes_back || 1 == world->rank) == (0 == world->failures));
+}
+
+static void test_lost(void **state)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        comes_back = 1 == i;
+        fab_params.verbs_timeout = comes_back ? timeout : 8;
+        world_begin_cuts();
+        assert_int_equal(world_run(2, false, lost_body), 0);
+        world_end_cuts();
+    }
+    fab_params.verbs_timeout = timeout;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_traffic),
-        cmocka_unit_test(test_again),
-        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_traffic),  cmocka_unit_test(test_again), cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_crossing), cmocka_unit_test(test_lost),
     };
 
     if (argc > 1) {

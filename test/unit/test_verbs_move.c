@@ -451,6 +451,48 @@ static void test_given_up(void **state)
     assert_int_equal(world_run(2, false, given_up_body), 0);
 }
 
+/* ---- after a connection that was closed ----------------------------------- */
+
+static int refuser; /* rank that can make no connection any more */
+
+/* Rank 1 has closed the connection; rank 0 has more to send, and there cannot be another one. */
+static void closed_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    traffic_t traffic = {.wrong = 0};
+
+    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    send_numbers(world, peer, 0);
+    WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_peer_close(peer, FAB_USER_PML);
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(0)));
+        world->peers[0] = NULL;
+    } else {
+        WORLD_UNTIL(FAB_VERBS_IDLE == ep_of(peer)->state);
+    }
+    refusal = refuser == world->rank ? combination.refusals[0] : 0;
+    world_barrier(world);
+    if (0 == world->rank) {
+        send_numbers(world, peer, MESSAGES);
+        WORLD_UNTIL(NULL == peer->pending && is_by(peer, "tcp"));
+    } else {
+        WORLD_UNTIL(2 * MESSAGES == traffic.next[0]);
+    }
+    world_barrier(world);
+    CHECK(0 == traffic.wrong && 0 == world->failures);
+}
+
+static void test_closed(void **state)
+{
+    (void) state;
+    for (refuser = 0; refuser < 2; refuser++) {
+        combination = (combination_t){.refusals = {NO_QP + refuser}};
+        assert_int_equal(world_run(2, false, closed_body), 0);
+    }
+}
+
 /* ---- what else is under way --------------------------------------------- */
 
 /* Get and put end so that the caller takes messages; keys mean nothing any more. */
@@ -567,6 +609,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_ends),
         cmocka_unit_test(test_stays),    cmocka_unit_test(test_change),
         cmocka_unit_test(test_given_up), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),
     };
 
     if (argc > 1) {

@@ -7,6 +7,8 @@
 
 #include "test_fab_faults.h"
 
+#include <fcntl.h>
+
 #include "fabric/fab_core.h"
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_types.h"
@@ -28,6 +30,31 @@ static inline void connect_to(world_t *world, fab_peer_t *peer)
 {
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
+}
+
+/*
+ * For the jobs from now on a file for TMDEV_CUT, which they inherit: what is sent from and to a LID
+ * whose byte is not 0 is lost.  world_end_cuts() ends it.
+ */
+static _Atomic uint8_t *world_cuts;
+
+static inline void world_begin_cuts(void)
+{
+    int fd = memfd_create("cuts", 0);
+    char name[40];
+
+    assert_true(fd >= 0 && 0 == ftruncate(fd, 256));
+    world_cuts = mmap(NULL, 256, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(MAP_FAILED != (void *) world_cuts);
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    setenv("TMDEV_CUT", name, 1);
+}
+
+static inline void world_end_cuts(void)
+{
+    munmap((void *) world_cuts, 256);
+    close(atoi(getenv("TMDEV_CUT") + strlen("/proc/self/fd/")));
+    unsetenv("TMDEV_CUT");
 }
 
 #endif /* TEST_VERBS_WORLD_H */
