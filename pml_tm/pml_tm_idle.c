@@ -163,13 +163,23 @@ void mca_pml_tm_pause(void)
     mca_pml_tm.polls_left = 1;
 }
 
+static void yield_thread(void)
+{
+    const uint64_t begin_ns = fab_now_ns();
+
+    mca_pml_tm_yield();
+    if (fab_now_ns() - begin_ns >= LONG_YIELD_NS) {
+        mca_pml_tm_hurry_tick();
+    }
+}
+
 void mca_pml_tm_pause_thread(unsigned *polls)
 {
     unsigned us = sleep_time(++*polls);
     const struct timespec time = {.tv_nsec = 1000 * (long) us};
 
     if (0 == us) {
-        mca_pml_tm_yield();
+        yield_thread();
         return;
     }
     if (us >= SLEEP_MAX_US) {
