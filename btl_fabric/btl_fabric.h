@@ -7,7 +7,6 @@
  *   btl_fabric_compat.h     releases of Open MPI
  *   btl_fabric_fit.c        was it built for the Open MPI that runs?
  *   btl_fabric_wire.h       the bytes that leave the process
- *   btl_fabric_pace.h       which of two ways is faster for a put or get?
  *   btl_fabric.c            the state that all share
  *   btl_fabric_up.c         upcalls: what the layer above is to be told
  *   btl_fabric_ep.c         endpoints, and peers whose messages make no sense
@@ -44,7 +43,6 @@
 #include <sys/queue.h>
 
 #include "btl_fabric_counters.h"
-#include "btl_fabric_pace.h"
 #include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
 #include "fabric/fab_params.h"
@@ -76,8 +74,6 @@ typedef struct mca_btl_fabric_trust {
     unsigned skipped; /* operations while ignored is high */
 } mca_btl_fabric_trust_t;
 
-enum { BTL_FABRIC_PACES = 8 }; /* of up to 4, 8, ... 512 KiB */
-
 /*
  * The place of an operation among those that a flush waits for, in the order in which they were
  * started.  It is left when the callback has returned: until then the layer above must keep what
@@ -104,10 +100,7 @@ struct mca_btl_base_endpoint_t {
     uint32_t number;                          /* of the last operation that is answered in place */
     size_t outstanding;                       /* operations whose callback has not returned */
     mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
-    unsigned heard;   /* mca_btl_fabric.polls when the latest answer to an offer came */
-    unsigned started; /* mca_btl_fabric.polls when the latest put or get was started */
-    /* of single gets and puts, and of those in windows; NULL: none yet */
-    mca_btl_fabric_pace_t (*paces)[BTL_FABRIC_PACES];
+    unsigned heard; /* mca_btl_fabric.polls when the latest answer to an offer came */
     mca_btl_fabric_trust_t answers; /* is it worthwhile to look for an answer at once? */
     bool is_deleted;   /* operations are under way; the peer is closed when they have ended */
     bool is_reporting; /* failure is in the list of upcalls */

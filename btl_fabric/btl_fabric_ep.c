@@ -28,8 +28,6 @@ void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep)
 {
     if (OPAL_UNLIKELY(ep->is_deleted) && 0 == ep->outstanding) {
         ep->is_deleted = false;
-        free(ep->paces); /* its largest part: a program may spawn and leave many */
-        ep->paces = NULL;
         fab_peer_close(ep->peer, FAB_USER_BTL);
     }
 }

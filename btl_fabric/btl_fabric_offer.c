@@ -2,19 +2,16 @@
 /*
  * Offers: puts and gets in shared memory that the target's CPU may do.
  *
- * If the target is inside MPI and polls, its CPU does one sooner than a system call of this process
- * would; if not, a message would wait for it.  So the message is one that can be withdrawn
- * (btl_fabric_wire.h).  If the target has not begun after some polls, the fabric does the
- * operation.  A target that ignores offers gets few.  Where processes yield there are none: the
- * next poll, which would withdraw one, may be milliseconds away, and osc/rdma may hold a lock
- * meanwhile.
+ * If the target is inside MPI and polls, its CPU does one sooner than a system call of this
+ * process would, if it is short (doc/btl.md has the times); if not, a message would wait for it.
+ * So the message is one that can be withdrawn (btl_fabric_wire.h).  If the target has not begun
+ * after some polls, the fabric does the operation.  A target that ignores offers gets few.  Where
+ * processes yield there are none: the next poll, which would withdraw one, may be milliseconds
+ * away, and osc/rdma may hold a lock meanwhile.
  */
 #include "btl_fabric_offer.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "fabric/fab_clock.h"
 
 #include "btl_fabric_ways.h"
 
@@ -26,10 +23,7 @@ enum {
      * system call does without a record.
      */
     OFFERS_MAX = 256,
-    OFFERS_PER_POLL = 16,  /* that are withdrawn, each with a system call */
-    OFFER_SURE = 2048,     /* bytes; up to so many an offer is not slower, if the target polls */
-    PACE_SHIFT = 12,       /* up to 2^12 bytes: paces[0]; twice as many: paces[1] */
-    OFFER_WINDOW = 262144, /* bytes; longer ones of a window are not offered */
+    OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
 };
 
 /* ---- making and withdrawing --------------------------------------------- */
@@ -41,6 +35,7 @@ static size_t message_len(const mca_btl_fabric_call_t *call)
                                          : sizeof(btl_fabric_get_t);
 }
 
+/* Can it be offered, is there room, and is the target likely to see it? */
 static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     fab_peer_t *peer = call->ep->peer;
@@ -51,18 +46,9 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer);
-}
-
-/* An offer was chosen: is there room, and is the target likely to see it? */
-static bool can_offer(const mca_btl_fabric_call_t *call)
-{
-    fab_peer_t *peer = call->ep->peer;
-
-    if (!mca_btl_fabric_is_attentive(&call->ep->offers)) {
-        return false;
-    }
-    return fab_has_room(peer, 1, message_len(call));
+           fab_region_is_reachable(region, peer) &&
+           mca_btl_fabric_is_attentive(&call->ep->offers) &&
+           fab_has_room(peer, 1, message_len(call));
 }
 
 /* Begin the message of an offer, for which there is room. */
@@ -156,7 +142,6 @@ static void withdraw(mca_btl_fabric_op_t *op)
         return; /* the answer will come */
     }
     ep->offers.ignored++;
-    mca_btl_fabric_try_again(&op->try);
     mca_btl_fabric.counters.withdrawn++;
     do_here(op);
 }
@@ -178,97 +163,19 @@ void mca_btl_fabric_offers_check(void)
     }
 }
 
-/* ---- which is faster? --------------------------------------------------- */
-
-/* What is known of operations of this length; NULL: there is no memory for it. */
-static mca_btl_fabric_pace_t *pace_of(const mca_btl_fabric_call_t *call, bool is_window)
-{
-    mca_btl_fabric_ep_t *ep = call->ep;
-    mca_btl_fabric_pace_t *paces;
-    unsigned i = 0, known;
-
-    if (NULL == ep->paces) {
-        ep->paces = calloc(4, sizeof(*ep->paces));
-    }
-    if (NULL == ep->paces) {
-        return NULL;
-    }
-    while (i < BTL_FABRIC_PACES - 1 && call->len > (size_t) 1 << (PACE_SHIFT + i)) {
-        i++;
-    }
-    paces = ep->paces[(BTL_FABRIC_AM_PUT == call->am) + 2 * is_window];
-    if (OPAL_UNLIKELY(0 == paces[i].number)) {
-        for (known = i; known > 0 && 0 == paces[known].number; known--) {
-        }
-        mca_btl_fabric_pace_begin(&paces[i], is_window, &paces[known]);
-    }
-    return &paces[i];
-}
-
-/* Is it one of several that are started together? */
-static bool is_in_window(mca_btl_fabric_ep_t *ep)
-{
-    unsigned before = ep->started;
-
-    ep->started = mca_btl_fabric.polls;
-    return before == ep->started || 0 != ep->outstanding;
-}
-
-/* The way of the next operation, by the parameter or by measurement. */
-static mca_btl_fabric_way_t choose(const mca_btl_fabric_call_t *call, mca_btl_fabric_try_t *try)
-{
-    bool is_window = is_in_window(call->ep);
-    int choice = mca_btl_fabric.params.offer_choice;
-    mca_btl_fabric_pace_t *pace;
-
-    if (call->len <= OFFER_SURE) {
-        return BTL_FABRIC_BY_OFFER;
-    }
-    if (is_window && call->len > OFFER_WINDOW) {
-        return BTL_FABRIC_BY_CALL;
-    }
-    if (choice >= 0) {
-        return (mca_btl_fabric_way_t) choice;
-    }
-    pace = pace_of(call, is_window);
-    return NULL != pace ? mca_btl_fabric_pace_next(pace, try) : BTL_FABRIC_BY_CALL;
-}
-
 /* ---- an operation ------------------------------------------------------- */
 
-/* Offer it. False: there is no memory. */
-static bool offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                  const mca_btl_fabric_try_t *try)
+bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
+    mca_btl_fabric_op_t *op;
 
-    if (NULL == op) {
-        return false;
-    }
-    op->try = *try;
-    if (OPAL_SUCCESS != start(op, region)) {
-        mca_btl_fabric_op_cancel(op);
-        return false;
-    }
-    return true;
-}
-
-bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                          mca_btl_fabric_try_t *try)
-{
-    mca_btl_fabric_way_t way;
-
-    try->pace = NULL;
     if (!may_offer(call, region)) {
         return false;
     }
-    way = choose(call, try);
-    if (BTL_FABRIC_BY_OFFER == way && !can_offer(call)) {
-        try->pace = NULL; /* it tells nothing of offers */
-        return false;
+    op = mca_btl_fabric_op_new(call);
+    if (NULL != op && OPAL_SUCCESS != start(op, region)) {
+        mca_btl_fabric_op_cancel(op);
+        op = NULL;
     }
-    if (OPAL_UNLIKELY(NULL != try->pace)) {
-        mca_btl_fabric_try_begin(try, fab_now_ns());
-    }
-    return BTL_FABRIC_BY_OFFER == way && offer(call, region, try);
+    return NULL != op;
 }

@@ -7,12 +7,8 @@
 
 #include "btl_fabric_op.h"
 
-/*
- * Offer the put or get to the target, if that is likely to be fastest.  False: it was not offered;
- * it belongs to *try then, which has begun, and mca_btl_fabric_try_ended() is to be called.
- */
-bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                          mca_btl_fabric_try_t *try);
+/* Offer the put or get to the target, if that is likely to be faster.  False: it was not. */
+bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region);
 
 /* The target will not do what it was offered: do it. */
 void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fab_clock.h"
-
 #include "btl_fabric_ep.h"
 #include "btl_fabric_up.h"
 
@@ -61,8 +59,6 @@ void mca_btl_fabric_ops_fini(void)
             free(op);
         }
         STAILQ_INIT(&ep->counted);
-        free(ep->paces);
-        ep->paces = NULL;
     }
     LIST_INIT(&mca_btl_fabric.asking);
     while (!SLIST_EMPTY(&mca_btl_fabric.free_ops)) {
@@ -304,17 +300,9 @@ static void drop_op(mca_btl_fabric_up_t *up)
 
 static const mca_btl_fabric_up_ops_t op_ops = {.run = run_op, .drop = drop_op};
 
-void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len)
-{
-    if (OPAL_UNLIKELY(NULL != try->pace)) {
-        mca_btl_fabric_try_end(try, len, fab_now_ns());
-    }
-}
-
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status)
 {
     mca_btl_fabric_op_unwait(op);
-    mca_btl_fabric_try_ended(&op->try, op->call.len);
     if (NULL == op->call.cbfunc) {
         mca_btl_fabric_ep_t *ep = op->call.ep;
         mca_btl_fabric_op_cancel(op);

@@ -53,7 +53,6 @@ struct mca_btl_fabric_op {
     bool is_waiting; /* in ep->ops */
     fab_item_t item; /* while its message waits for room */
     mca_btl_fabric_offer_t offer;
-    mca_btl_fabric_try_t try;
     fab_rma_t rma;      /* if the fabric does it, or may have to */
     fab_atomic_t fetch; /* rma.local of an atomic operation */
 };
@@ -91,9 +90,6 @@ void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
 
 /* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
 void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);
-
-/* An operation of that many bytes, which belongs to this try or to none, has ended. */
-void mca_btl_fabric_try_ended(const mca_btl_fabric_try_t *try, size_t len);
 
 /* It has ended: its callback, if it has one, is an upcall. */
 void mca_btl_fabric_op_done(mca_btl_fabric_op_t *op, int status);

@@ -63,28 +63,15 @@ static const fab_param_t rows[] = {
         .type = FAB_PARAM_SIZE,
         .level = 5,
         .offset = offsetof(mca_btl_fabric_params_t, offer_max),
-        .number = BTL_FABRIC_OFFER_MAX,
+        .number = 32768,
         .min = 1,
         .max = BTL_FABRIC_OFFER_MAX,
         .unit = "bytes",
         .special = 0,
         .special_means = "none is offered",
-        .help = "Longest put or get that is offered to the target's CPU, in shared memory. A "
-                "target that polls does it sooner than a system call would. If the target does "
-                "not begin soon, the system call is made.",
-    },
-    {
-        .name = "offer_choice",
-        .type = FAB_PARAM_INT,
-        .level = 8,
-        .offset = offsetof(mca_btl_fabric_params_t, offer_choice),
-        .number = -1,
-        .min = 0,
-        .max = 1,
-        .special = -1,
-        .special_means = "as is faster",
-        .help = "Whether puts and gets of more than 2 KiB are offered (1) or not (0). Which of "
-                "the two is faster depends on the processors, so by default it is measured.",
+        .help = "Longest get, and put that one message holds, that is offered to the target's CPU, "
+                "in shared memory. A target that polls does it sooner than a system call "
+                "would. If the target does not begin soon, the system call is made.",
     },
 };
 

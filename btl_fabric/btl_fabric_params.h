@@ -6,9 +6,9 @@
 #ifndef BTL_FABRIC_PARAMS_H
 #define BTL_FABRIC_PARAMS_H
 
-#define BTL_FABRIC_OFFER_MAX 524288 /* bytes, of params.offer_max */
-
 #include "fabric/fab_param.h"
+
+#define BTL_FABRIC_OFFER_MAX 65536 /* bytes, of params.offer_max */
 
 typedef struct mca_btl_fabric_params {
     int verbose;
@@ -16,7 +16,6 @@ typedef struct mca_btl_fabric_params {
     int free_list_max;
     int free_list_inc;
     size_t offer_max; /* bytes */
-    int offer_choice; /* -1: measured; 0, 1: what may be slower is never, always offered */
 } mca_btl_fabric_params_t;
 
 extern const fab_param_table_t mca_btl_fabric_param_table;

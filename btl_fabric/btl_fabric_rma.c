@@ -234,15 +234,13 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return mca_btl_fabric_op_by_messages(op);
 }
 
-/* A new operation, of this try or none. Returns what start_op() returns. Lock held. */
-static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region,
-                 const mca_btl_fabric_try_t *try)
+/* A new operation. Returns what start_op() returns. Lock held. */
+static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
     int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
     if (NULL != op) {
-        op->try = *try;
         rc = start_op(op, region);
         if (OPAL_SUCCESS != rc) {
             mca_btl_fabric_op_cancel(op);
@@ -254,16 +252,10 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region,
 /* Start or do a put or get. As start_op(). Lock held. */
 static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    mca_btl_fabric_try_t try;
-
-    if (mca_btl_fabric_offer(call, region, &try)) {
+    if (mca_btl_fabric_offer(call, region)) {
         return OPAL_SUCCESS;
     }
-    if (!mca_btl_fabric_do_now(call, region)) {
-        return start(call, region, &try);
-    }
-    mca_btl_fabric_try_ended(&try, call->len);
-    return DONE_NOW;
+    return mca_btl_fabric_do_now(call, region) ? DONE_NOW : start(call, region);
 }
 
 /*
@@ -278,13 +270,11 @@ static bool is_full(const mca_btl_fabric_ep_t *ep)
 /* Start or do an operation. As start_op(). Lock held. */
 static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    static const mca_btl_fabric_try_t none = {.pace = NULL};
-
     if (is_full(call->ep)) {
         mca_btl_fabric.counters.refused++;
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return BTL_FABRIC_AM_ATOMIC == call->am ? start(call, region, &none) : start_rma(call, region);
+    return BTL_FABRIC_AM_ATOMIC == call->am ? start(call, region) : start_rma(call, region);
 }
 
 /* What btl_put, btl_get and btl_atomic_* have in common. */

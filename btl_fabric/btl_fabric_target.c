@@ -260,16 +260,12 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 static bool can_finish(fab_peer_t *peer, uint64_t len)
 {
     const size_t max = part_max(peer);
-    uint32_t count;
 
     if (0 == (peer->caps & FAB_CAP_RING) || !fab_has_ring(peer) || len <= max) {
         return true;
     }
-    if (NULL != peer->pending || len > BTL_FABRIC_OFFER_MAX) {
-        return false;
-    }
-    count = (uint32_t) ((len + max - 1) / max);
-    return fab_has_room(peer, count, max);
+    return NULL == peer->pending && len <= BTL_FABRIC_OFFER_MAX &&
+           fab_has_room(peer, (uint32_t) ((len + max - 1) / max), max);
 }
 
 /* Send the data in several messages, or later. */

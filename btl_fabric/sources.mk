@@ -20,7 +20,6 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_offer.h \
 	btl_fabric/btl_fabric_op.c \
 	btl_fabric/btl_fabric_op.h \
-	btl_fabric/btl_fabric_pace.h \
 	btl_fabric/btl_fabric_params.c \
 	btl_fabric/btl_fabric_params.h \
 	btl_fabric/btl_fabric_progress.c \
