@@ -60,6 +60,16 @@ tm_seconds()
     echo "$1"
 }
 
+# tm_turn N: in a short run a number below N, by turns, in another order than that of the groups of
+# tests; else nothing.
+tm_turn()
+{
+    local sum
+    [[ ${TM_TEST_SHORT-} == yes ]] || return 0
+    sum=$(cksum <<<"turn ${TM_TEST_CHOICE-}")
+    echo $((${sum%% *} % $1))
+}
+
 # tm_is_required WHAT: does TM_REQUIRE forbid that this is missing?
 tm_is_required()
 {

@@ -10,7 +10,8 @@
 # shellcheck source-path=SCRIPTDIR source=../lib/verbs.sh
 . "$TM_SRC/test/lib/verbs.sh"
 
-lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10) programs=(basic)
+lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10) programs=(basic) turn=$(tm_turn 2)
+[[ -z $turn ]] || seeds=("${seeds[@]:5*turn:5}") # each kind of faults with one of the lists
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then # the same code under another Open MPI
     lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel cancel_send persistent
         comms datatypes intercomm)
