@@ -21,11 +21,21 @@ export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_mtl=^ofi OMPI_MCA_btl=self,vader
 # Its buffers are made at the start, 80 MiB of them otherwise.
 export FI_OFI_RXM_BUFFER_SIZE=1024
 
+# is_turn OF: in a short run true once in so many calls, by turns of the commit; else always.
+calls=0
+is_turn()
+{
+    calls=$((calls + 1))
+    [[ ${TM_TEST_SHORT-} != yes ]] || (((calls + TM_TEST_CHOICE / 100) % $1 == 0))
+}
+
 # over PROVIDER NP [NAME=VALUE...] PROGRAM [ARGUMENT...]: the program must succeed.  $ofidev is
-# preloaded, if it is set.
+# preloaded, if it is set.  Only if is_turn $one_of.
+one_of=1
 over()
 {
     local provider=$1 np=$2 name preload=()
+    is_turn "$one_of" || return 0
     [[ -z ${ofidev-} ]] || preload=(-x "LD_PRELOAD=$ofidev")
     shift 2
     (

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 needs=fi_info,rdma/fabric.h short=ofi
 #
-# MPI programs over libfabric in the moods of test/ofidev, and over others of its providers.
+# MPI programs over libfabric in the moods of test/ofidev, and over others of its providers; in a
+# short run every second one, by turns.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"
@@ -10,6 +11,7 @@
 mapfile -t offers < <(ofi_offers tcp net)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 provider=${offers[0]}
+one_of=2
 
 for other in $(ofi_offers 'tcp;ofi_rxm' sockets shm); do
     over "$other" 2 basic
