@@ -249,6 +249,14 @@ choose_of_program()
     done
 }
 
+# is_other_tsan NAME: a unit test under ThreadSanitizer besides another variant, whose turn it is not?
+# Every second short run has it.
+is_other_tsan()
+{
+    [[ ${case_variant[$1]-} == tsan && ${case_is_main[$1]} == no ]] &&
+        (((choice + $(tm_number "$1")) % 2 == 0))
+}
+
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
 # (short=GROUP) one is in each short run.
 select_short()
@@ -262,7 +270,7 @@ select_short()
             word=${case_args[$name]%% *}
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
-        elif [[ ${case_short[$name]} == no ]]; then
+        elif [[ ${case_short[$name]} == no ]] || is_other_tsan "$name"; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}
