@@ -175,8 +175,8 @@ static void print_jobs(const processes_t *found)
         const size_t count = count_of_job(found, at);
         const fab_look_t *head = &found->all[at].first;
 
-        printf("job %08" PRIx64 "  %zu of %u ranks here  %s\n", head->name >> 32, count,
-               head->num_procs, head->program);
+        printf("job %08" PRIx64 "  %zu of %u ranks on %s  %s\n", head->name >> 32, count,
+               head->num_procs, head->host, head->program);
         printf("%6s %8s %11s %9s  %s\n", "rank", "pid", "for", "polls/s", "state");
         for (size_t i = at; i < at + count; i++) {
             print_process(&found->all[i]);

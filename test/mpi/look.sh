@@ -90,7 +90,7 @@ for by in shm tcp; do
     until_said 'receive from rank 0, tag -16 (MPI_Barrier), up to 0 bytes, MPI_COMM_WORLD'
     until_one_outside
     (($(wc -l <said) == 3)) || fail 'not all ranks are shown'
-    require '3 of 3 ranks here  hang' all
+    require "3 of 3 ranks on $(hostname)  hang" all
     missing=$(awk '/outside MPI/ && $1 == 2 { print $2 }' said)
     [[ -n $missing ]] || fail 'not rank 2 is outside MPI'
     waiting=$(awk '/receive from rank 0/ { print $2; exit }' said)
