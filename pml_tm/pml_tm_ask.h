@@ -30,6 +30,7 @@ typedef struct mca_pml_tm_node {
     bool is_expanded;    /* those that it waits for were added */
     bool is_stuck;       /* it waits only for processes that are stuck */
     int next;            /* the first that it waits for and that decides: a node; -1: none */
+    bool is_circle;      /* its way, along next, leads into a circle */
     uint32_t first_wait; /* state.wait of the first of two answers */
     mca_pml_tm_answer_t state;
 } mca_pml_tm_node_t;

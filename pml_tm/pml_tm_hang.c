@@ -105,27 +105,29 @@ static void ask_again(uint64_t now_ns)
 {
     ++mca_pml_tm_nodes.question;
     for (int i = 1; i < mca_pml_tm_nodes.count; ++i) {
-        if (mca_pml_tm_node(i)->is_stuck) {
-            mca_pml_tm_node(i)->first_wait = mca_pml_tm_node(i)->state.wait;
-            mca_pml_tm_ask(mca_pml_tm_node(i), now_ns);
+        mca_pml_tm_node_t *node = mca_pml_tm_node(i);
+
+        if (node->is_circle) {
+            node->first_wait = node->state.wait;
+            mca_pml_tm_ask(node, now_ns);
         }
     }
     report.step = AGAIN;
 }
 
-/* Has everybody who was found to be stuck the same wait as before? */
+/* Has everybody who was asked again the same wait as before? */
 static bool is_confirmed(void)
 {
     for (int i = 1; i < mca_pml_tm_nodes.count; ++i) {
         const mca_pml_tm_node_t *node = mca_pml_tm_node(i);
 
-        if (node->is_stuck &&
+        if (node->is_circle &&
             (!mca_pml_tm_node_answers(node) || node->first_wait != node->state.wait)) {
             return false;
         }
     }
     mca_pml_tm_stuck_find();
-    return mca_pml_tm_node(0)->is_stuck;
+    return mca_pml_tm_node(0)->is_circle;
 }
 
 /* One step on.  *is_done: the report can be written now. */
@@ -140,7 +142,7 @@ static void go_on(uint64_t now_ns, bool *is_done)
     switch (report.step) {
     case ASK:
         mca_pml_tm_stuck_find();
-        if (mca_pml_tm_node(0)->is_stuck) {
+        if (mca_pml_tm_node(0)->is_circle) {
             report.step = PAUSE;
             report.next_ns = now_ns + PAUSE_NS;
         } else {

@@ -6,9 +6,9 @@
  *
  *   ASK     the processes that it waits for are asked what they wait for, then those that these
  *           wait for, and so on
- *   PAUSE   everybody found to be stuck is asked again, 100 ms later: what is stuck has the same
- *           waits as before.  Otherwise the picture was put together from different moments, and
- *           all begins anew.
+ *   PAUSE   everybody whose way leads into a circle is asked again, 100 ms later: what is stuck has
+ *           the same waits as before.  Otherwise the picture was put together from different
+ *           moments, and all begins anew.
  *   AGAIN   until these have answered, too
  *
  * Who is stuck?  A process in a call that can only end when one of the processes that it waits for

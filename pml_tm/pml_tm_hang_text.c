@@ -280,12 +280,12 @@ static int circle_length(void)
 static bool is_circle_of_threads(void)
 {
     for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
-        if (-1 == mca_pml_tm_stuck_root(i) &&
+        if (mca_pml_tm_node(i)->is_circle &&
             0 != (mca_pml_tm_node(i)->state.flags & PML_TM_STATE_MOVES)) {
             return false;
         }
     }
-    return -1 == mca_pml_tm_stuck_root(0);
+    return mca_pml_tm_node(0)->is_circle;
 }
 
 /* How many ranks wait for this root, with this one; *is_lowest: of those that do so directly. */

@@ -124,6 +124,9 @@ void mca_pml_tm_stuck_find(void)
                 mca_pml_tm_node(i)); /* another thread may, or data comes: for next alone */
         }
     }
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        mca_pml_tm_node(i)->is_circle = -1 == mca_pml_tm_stuck_root(i);
+    }
 }
 
 int mca_pml_tm_stuck_root(int at)

@@ -28,10 +28,10 @@ static inline bool mca_pml_tm_node_waits(const mca_pml_tm_node_t *node)
 /* Ask those that the answers so far lead to. */
 void mca_pml_tm_stuck_expand(uint64_t now_ns);
 
-/* Set is_stuck and next of all nodes. */
+/* Set is_stuck, next and is_circle of all nodes. */
 void mca_pml_tm_stuck_find(void);
 
-/* The end of the way from a node that is not stuck; -1: the way ends nowhere. */
+/* The end of the way from a node, along next; -1: the way ends nowhere. */
 int mca_pml_tm_stuck_root(int at);
 
 #endif /* PML_TM_STUCK_H */

@@ -184,6 +184,37 @@ static void cycle_ends(void)
     }
 }
 
+/*
+ * A thread of rank 0 waits for long for rank 1, which waits for one message after the other of
+ * another thread.
+ */
+static void *send_often(void *unused)
+{
+    (void) unused;
+    for (int i = 0; i < 200; i++) {
+        usleep(20000);
+        MPI_Send(buf, 8, MPI_BYTE, 1, TAG + 1, MPI_COMM_WORLD);
+    }
+    return NULL;
+}
+
+static void busy_thread(void)
+{
+    char mine[8];
+    pthread_t thread;
+
+    if (0 == tm_rank) {
+        pthread_create(&thread, NULL, send_often, NULL);
+        MPI_Recv(mine, 8, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        pthread_join(thread, NULL);
+    } else if (1 == tm_rank) {
+        for (int i = 0; i < 200; i++) {
+            MPI_Recv(mine, 8, MPI_BYTE, 0, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        MPI_Send(mine, 8, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+    }
+}
+
 /* Two threads of a rank wait in different calls, and another rank waits for a third message. */
 static void *send_sync(void *unused)
 {
@@ -255,6 +286,7 @@ static const struct {
     {"slow", slow},
     {"by_tool", by_tool},
     {"cycle_ends", cycle_ends},
+    {"busy_thread", busy_thread},
     {"two_calls", two_calls},
     {"wrong_tag_ends", wrong_tag_ends},
 };

@@ -140,6 +140,11 @@ for by in shm tcp; do
     forbid 'wait for each other'
 done
 
+# With threads, too, nobody is in a circle whose wait has just begun.
+tm_mpirun 2 --mca pml_tm_report_after 1 "$hang" busy_thread threads || fail "exit status $?"
+require 'hang: done'
+forbid '; 0\.0 s$'
+
 # So does random traffic, of which each wait is short or not.
 tm_mpirun 4 --mca pml_tm_report_after 1 "$(tm_mpi_program random)" 0 10 || fail "exit status $?"
 forbid 'wait for each other'
