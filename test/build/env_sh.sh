@@ -37,6 +37,9 @@ for sh in bash dash zsh; do
         "$(value $sh ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'")"
     expect "$here:/x:SYS_DEFAULT" \
         "$(OMPI_MCA_mca_base_component_path=/x:SYS_DEFAULT value $sh ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'")"
+    $sh -euc ". '$TM_PREFIX/$env_sh'; . '$TM_PREFIX/$env_sh'; tm_info --help; echo :\$PATH:" >said
+    require 'Usage: tm_info' said
+    expect 1 "$(grep -o ":${here%/lib/openmpi}/bin:" said | wc -l)"
     # No helper of its own stays behind.
     expect "" \
         "$($sh -c ". '$TM_PREFIX/$env_sh'; set; typeset -f 2>/dev/null" | grep -v EXECUTION_STRING |
