@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tm_trace: the events of a job's processes in one file, for a viewer of Chrome trace events
- * (ui.perfetto.dev, chrome://tracing), or as text.
+ * (ui.perfetto.dev, chrome://tracing), as text, or as an OTF2 archive.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,6 +15,7 @@
 
 #include "look_text.h"
 #include "trace_load.h"
+#include "trace_otf2.h"
 
 enum {
     STATUS_GOOD = 0,
@@ -232,12 +233,15 @@ static int usage(FILE *out, int rc)
 {
     fprintf(
         out,
-        "Usage: tm_trace [-t] [-o FILE] [-m EVENTS] DIRECTORY|FILE|PID...\n\n"
+        "Usage: tm_trace [-t] [-o FILE] [-m EVENTS] DIRECTORY|FILE|PID...\n"
+        "       tm_trace -a ARCHIVE [-m EVENTS] DIRECTORY|FILE|PID...\n\n"
         "Puts the events of a job's processes in one order: from the files of\n"
         "pml_tm_recorder_dir, from core dumps, or from processes that run here.  With\n"
         "pml_tm_recorder 2 each message is among them.  Writes Chrome trace events (JSON), for\n"
         "ui.perfetto.dev or chrome://tracing.  Exit status: 0, 1 if something cannot be read\n"
         "or written, 2 for wrong arguments.\n\n"
+        "  -a ARCHIVE write an OTF2 archive, for Vampir and others, into this new directory: the\n"
+        "             waits, and the messages of which both ends are known\n"
         "  -m EVENTS  write at most so many, the last ones (default: %d)\n"
         "  -o FILE    write to this file (default: standard output)\n"
         "  -t         write text, a line for each event\n",
@@ -263,18 +267,27 @@ static void show_clocks(const trace_t *trace)
     }
 }
 
-static int write_all(const trace_t *trace, const char *path, bool is_text, size_t most)
+typedef enum { AS_JSON, AS_TEXT, AS_OTF2 } format_t;
+
+static bool write_file(const trace_t *trace, const char *path, format_t format, size_t first)
 {
     writer_t writer = {.file = NULL != path ? fopen(path, "we") : stdout, .trace = trace};
-    const size_t first = trace->num_events > most ? trace->num_events - most : 0;
-    bool is_bad = NULL == writer.file;
+    bool is_good;
 
-    if (!is_bad) {
-        (is_text ? write_lines : write_json)(&writer, first);
-        is_bad = 0 != ferror(writer.file);
-        is_bad |= 0 != (stdout == writer.file ? fflush : fclose)(writer.file);
+    if (NULL == writer.file) {
+        return false;
     }
-    if (is_bad) {
+    (AS_TEXT == format ? write_lines : write_json)(&writer, first);
+    is_good = 0 == ferror(writer.file);
+    return 0 == (stdout == writer.file ? fflush : fclose)(writer.file) && is_good;
+}
+
+static int write_all(const trace_t *trace, const char *path, format_t format, size_t most)
+{
+    const size_t first = trace->num_events > most ? trace->num_events - most : 0;
+
+    if (!(AS_OTF2 == format ? trace_write_otf2(trace, first, path)
+                            : write_file(trace, path, format, first))) {
         fprintf(stderr, "tm_trace: %s: cannot be written\n", NULL != path ? path : "the output");
         return STATUS_BAD;
     }
@@ -290,7 +303,7 @@ static int write_all(const trace_t *trace, const char *path, bool is_text, size_
     return STATUS_GOOD;
 }
 
-static int convert(char **names, const char *path, bool is_text, size_t most)
+static int convert(char **names, const char *path, format_t format, size_t most)
 {
     trace_t trace = {0};
     const char *why = NULL;
@@ -305,7 +318,7 @@ static int convert(char **names, const char *path, bool is_text, size_t most)
     if (NULL == why && !trace_finish(&trace)) {
         fprintf(stderr, "tm_trace: no memory\n");
     } else if (NULL == why) {
-        rc = write_all(&trace, path, is_text, most);
+        rc = write_all(&trace, path, format, most);
     }
     trace_free(&trace);
     return rc;
@@ -316,11 +329,15 @@ int main(int argc, char **argv)
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     size_t most = MOST_EVENTS;
     const char *path = NULL;
-    bool is_text = false;
+    format_t format = AS_JSON;
     int option;
 
-    while (-1 != (option = getopt_long(argc, argv, "hm:o:t", options, NULL))) {
+    while (-1 != (option = getopt_long(argc, argv, "a:hm:o:t", options, NULL))) {
         switch (option) {
+        case 'a':
+            format = AS_OTF2;
+            path = optarg;
+            break;
         case 'm':
             most = strtoul(optarg, NULL, 10);
             break;
@@ -328,7 +345,7 @@ int main(int argc, char **argv)
             path = optarg;
             break;
         case 't':
-            is_text = true;
+            format = AS_TEXT;
             break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
@@ -336,6 +353,5 @@ int main(int argc, char **argv)
             return usage(stderr, STATUS_USAGE);
         }
     }
-    return optind < argc ? convert(argv + optind, path, is_text, most)
-                         : usage(stderr, STATUS_USAGE);
+    return optind < argc ? convert(argv + optind, path, format, most) : usage(stderr, STATUS_USAGE);
 }

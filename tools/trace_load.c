@@ -117,42 +117,38 @@ static const char *add_one(trace_t *trace, const char *name)
     return why;
 }
 
-static bool is_file_of_ours(const char *name)
+static int is_file_of_ours(const struct dirent *entry)
 {
-    const size_t len = strlen(name), end = sizeof(FAB_LOOK_FILE) - 1;
+    const size_t len = strlen(entry->d_name), end = sizeof(FAB_LOOK_FILE) - 1;
 
-    return len > end && 0 == strcmp(name + len - end, FAB_LOOK_FILE);
+    return len > end && 0 == strcmp(entry->d_name + len - end, FAB_LOOK_FILE);
 }
 
-static const char *add_directory(trace_t *trace, DIR *dir, const char *name)
+/* In the order of their ranks, of which the names are made. */
+static const char *add_directory(trace_t *trace, struct dirent **entries, int count,
+                                 const char *name)
 {
-    const char *why = "there is no file of pml_tm_recorder_dir in this directory";
-    struct dirent *entry;
+    const char *why = 0 == count ? "there is no file of pml_tm_recorder_dir in this directory"
+                                 : NULL;
     char *path;
 
-    while (NULL != (entry = readdir(dir))) {
-        if (is_file_of_ours(entry->d_name) && asprintf(&path, "%s/%s", name, entry->d_name) >= 0) {
+    for (int i = 0; i < count; i++) {
+        if (NULL == why && asprintf(&path, "%s/%s", name, entries[i]->d_name) >= 0) {
             why = add_one(trace, path);
             free(path);
-            if (NULL != why) {
-                break;
-            }
         }
+        free(entries[i]);
     }
+    free(entries);
     return why;
 }
 
 const char *trace_add(trace_t *trace, const char *name)
 {
-    DIR *dir = opendir(name);
-    const char *why;
+    struct dirent **entries;
+    const int count = scandir(name, &entries, is_file_of_ours, versionsort);
 
-    if (NULL == dir) {
-        return add_one(trace, name);
-    }
-    why = add_directory(trace, dir, name);
-    closedir(dir);
-    return why;
+    return count < 0 ? add_one(trace, name) : add_directory(trace, entries, count, name);
 }
 
 void trace_free(trace_t *trace)

@@ -5,7 +5,8 @@
 # With pml_tm_recorder 2 each message is recorded where it leaves and where it arrives, whatever way
 # it takes, and tm_trace finds both ends of each: of trace.c by shared memory and by TCP, with
 # threads, with all parameters that choose ways; and of random traffic. It writes JSON that can be
-# read, and text. At level 1 only those are there that were announced.
+# read, text, and, where it was built with OTF2, an archive. At level 1 only those are there that
+# were announced.
 . "$TM_SRC/test/lib/script.sh"
 trace=$TM_PREFIX/bin/tm_trace
 dir=$TM_WORK/look
@@ -62,6 +63,21 @@ records 3 --mca pml_tm_recorder 2 "$program"
 has_all
 (($(grep -c '"ph":"s"' trace.json) == paired)) || fail 'not an arrow for each message'
 (($(grep -c '"ph":"f"' trace.json) == paired)) || fail 'not an arrow for each message'
+otf2=no
+! grep -q '^#define TM_HAVE_OTF2' "$TM_BUILD/tm_config.h" || otf2=yes
+if [[ $otf2 == yes ]] && command -v otf2-print >/dev/null; then
+    traces 0 -a archive "$dir"
+    otf2-print archive/trace.otf2 >printed
+    for side in SEND RECV; do
+        (($(grep -c "^MPI_$side " printed) == paired)) || fail "not an MPI_$side for each message"
+    done
+    grep -qE '^MPI_SEND +0 .* Receiver: 1 \("rank 1" <1>\), .* Tag: 3, Length: 41$' printed ||
+        fail 'not from rank 0 to rank 1'
+    traces 1 -a archive "$dir" # it is there already
+elif [[ $otf2 == no ]]; then
+    traces 1 -a archive "$dir"
+    require 'built without' err.trace
+fi
 grep -q '"ph":"b","pid":1,"tid":2,"name":"send 300000 bytes to rank 2"' trace.json ||
     fail 'no rendezvous'
 if command -v python3 >/dev/null; then
@@ -83,6 +99,14 @@ records 2 "$program"
 has_all
 require 'message announced to' <("$trace" -t "$dir" 2>/dev/null)
 forbid 'message sent to' <("$trace" -t "$dir" 2>/dev/null)
+
+if [[ $otf2 == yes ]] && command -v otf2-print >/dev/null; then
+    records 2 "$(tm_mpi_program report)" late
+    traces 0 -a waits "$dir"
+    otf2-print waits/trace.otf2 >printed
+    (($(grep -c '^ENTER ' printed) > 0)) || fail 'no waits'
+    (($(grep -c '^ENTER ' printed) == $(grep -c '^LEAVE ' printed))) || fail 'not all waits end'
+fi
 
 # A file may hold anything.
 for ((i = 0; i < 20; i++)); do
