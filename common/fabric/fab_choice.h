@@ -20,7 +20,7 @@ typedef struct fab_choice {
 
 static inline fab_choice_t fab_choice_begin(void)
 {
-    return (fab_choice_t){.trial = fab_trial_begin(FAB_TRIAL_FIRST, true)};
+    return (fab_choice_t){.trial = fab_trial_begin()};
 }
 
 /* Is the time of a message that comes in this way to be taken? */

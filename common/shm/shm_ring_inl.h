@@ -159,7 +159,7 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
-        .copies = fab_trial_begin(FAB_TRIAL_FIRST, true),
+        .copies = fab_trial_begin(),
     };
 }
 

@@ -12,7 +12,7 @@
 enum {
     LONG = 65536, /* bytes of a message */
     FIRST = 8112, /* of them come with the first fragment of a stream */
-    FAST = 8 * FAB_TRIAL_TRIES_SURE + 2 * FAB_TRIAL_FIRST, /* messages after which it is chosen */
+    FAST = 8 * FAB_TRIAL_TRIES + 2 * FAB_TRIAL_FIRST, /* messages after which it is chosen */
     MANY = 100000,
 };
 

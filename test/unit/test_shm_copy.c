@@ -69,7 +69,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 /* A trial that has found this way to be the faster one, and is not due for long. */
 static fab_trial_t tried(unsigned way)
 {
-    fab_trial_t trial = fab_trial_begin(FAB_TRIAL_ROUND_LONG, true);
+    fab_trial_t trial = fab_trial_round(FAB_TRIAL_ROUND_LONG);
 
     trial.second[way] = 1000;
     trial.second[!way] = 4000;
@@ -140,7 +140,7 @@ static unsigned past_of(fab_trial_t *trial, unsigned n)
 static void test_faster_way(void **state)
 {
     enum { TRIES = 4, TRIED = FAB_TRIAL_FIRST + 2 * TRIES, LONG = 2 * FAB_TRIAL_ROUND_LONG };
-    fab_trial_t trial = fab_trial_begin(FAB_TRIAL_FIRST, true);
+    fab_trial_t trial = fab_trial_begin();
 
     (void) state;
     /* distant processors */
@@ -155,12 +155,12 @@ static void test_faster_way(void **state)
     assert_true(past_of(&trial, LONG) <= 40 * TRIES);
     /* near from the first copy on; the cost of a source in memory is in both ways */
     for (unsigned source = 0; source <= 100000; source = 10 * source + 1000) {
-        trial = fab_trial_begin(FAB_TRIAL_FIRST, true);
+        trial = fab_trial_begin();
         cost[0] = 500 + source;
         cost[1] = 1000 + source;
         assert_true(past_of(&trial, LONG) <= 40 * TRIES);
         /* not clearly slower */
-        trial = fab_trial_begin(FAB_TRIAL_FIRST, true);
+        trial = fab_trial_begin();
         cost[0] = 1400 + source;
         assert_true(past_of(&trial, LONG) <= 40 * TRIES);
     }
