@@ -68,12 +68,6 @@ struct mca_btl_fabric_up {
     const mca_btl_fabric_up_ops_t *ops;
 };
 
-/* A target that has ignored this process several times in a row is tried only now and then. */
-typedef struct mca_btl_fabric_trust {
-    unsigned ignored; /* times in a row */
-    unsigned skipped; /* operations while ignored is high */
-} mca_btl_fabric_trust_t;
-
 /*
  * The place of an operation among those that a flush waits for, in the order in which they were
  * started.  It is left when the callback has returned: until then the layer above must keep what
@@ -99,9 +93,9 @@ struct mca_btl_base_endpoint_t {
     mca_btl_fabric_op_t *places[FAB_ANSWERS]; /* those that are answered in place; NULL: free */
     uint32_t number;                          /* of the last operation that is answered in place */
     size_t outstanding;                       /* operations whose callback has not returned */
-    mca_btl_fabric_trust_t offers;            /* is an offer worthwhile? */
-    unsigned heard; /* mca_btl_fabric.polls when the latest answer to an offer came */
-    mca_btl_fabric_trust_t answers; /* is it worthwhile to look for an answer at once? */
+    unsigned ignored;                         /* times in a row that the target did nothing soon */
+    unsigned skipped;                         /* operations while that is often */
+    unsigned heard;    /* mca_btl_fabric.polls when the latest answer to an offer came */
     bool is_deleted;   /* operations are under way; the peer is closed when they have ended */
     bool is_reporting; /* failure is in the list of upcalls */
     bool is_reported;  /* the layer above knows that proc has failed */

@@ -46,8 +46,7 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) &&
-           mca_btl_fabric_is_attentive(&call->ep->offers) &&
+           fab_region_is_reachable(region, peer) && mca_btl_fabric_is_attentive(call->ep) &&
            fab_has_room(peer, 1, message_len(call));
 }
 
@@ -138,10 +137,10 @@ static void withdraw(mca_btl_fabric_op_t *op)
         return; /* its end will come */
     }
     if (is_taken(&offer, ep->peer)) {
-        ep->offers.ignored = 0;
+        ep->ignored = 0;
         return; /* the answer will come */
     }
-    ep->offers.ignored++;
+    ep->ignored++;
     mca_btl_fabric.counters.withdrawn++;
     do_here(op);
 }

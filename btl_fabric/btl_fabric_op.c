@@ -215,7 +215,7 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
 {
     if (NULL != op->offer.claim) {
         mca_btl_fabric_offer_end(op);
-        op->call.ep->offers.ignored = 0;
+        op->call.ep->ignored = 0;
         op->call.ep->heard = mca_btl_fabric.polls;
     }
     if (0 != op->id) {

@@ -57,10 +57,13 @@ struct mca_btl_fabric_op {
     fab_atomic_t fetch; /* rma.local of an atomic operation */
 };
 
-/* Is it likely that the target is inside MPI and polls? */
-static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_trust_t *trust)
+/*
+ * Is it likely that the target is inside MPI and polls?  One that was silent several times in a row
+ * is tried only now and then.
+ */
+static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_ep_t *ep)
 {
-    return trust->ignored < BTL_FABRIC_TRUST || 0 == ++trust->skipped % BTL_FABRIC_TRUST_SKIPPED;
+    return ep->ignored < BTL_FABRIC_TRUST || 0 == ++ep->skipped % BTL_FABRIC_TRUST_SKIPPED;
 }
 
 /*

@@ -140,12 +140,12 @@ static uint32_t find_place(const mca_btl_fabric_ep_t *ep)
 static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t *atomic,
                              uint64_t *value)
 {
-    if (fab_is_threaded(mca_btl_fabric.fab) || !mca_btl_fabric_is_attentive(&ep->answers)) {
+    if (fab_is_threaded(mca_btl_fabric.fab) || !mca_btl_fabric_is_attentive(ep)) {
         return false;
     }
     for (int i = 0; i < ANSWER_LOOKS; i++) {
         if (fab_is_answered(ep->peer, atomic->place, atomic->number, value)) {
-            ep->answers.ignored = 0;
+            ep->ignored = 0;
             return true;
         }
         if (fab_has_come(ep->peer)) {
@@ -153,7 +153,7 @@ static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t 
         }
         fab_cpu_pause();
     }
-    ep->answers.ignored++;
+    ep->ignored++;
     return false;
 }
 

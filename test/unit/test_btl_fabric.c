@@ -644,7 +644,7 @@ static remote_t open_big(world_t *world)
 /* Start a get of that many bytes, from this word on. */
 static void start_get(world_t *world, remote_t *remote, size_t at, size_t len)
 {
-    remote->ep->offers.ignored = 0; /* on a busy host rank 0 may not have polled */
+    remote->ep->ignored = 0; /* on a busy host rank 0 may not have polled */
     CHECK(OPAL_SUCCESS == mca_btl_fabric_get(NULL, remote->ep, &gotten[at],
                                              remote->handle.base + 8 * at, NULL, &remote->handle,
                                              len, 0, 0, ended, NULL, NULL));
