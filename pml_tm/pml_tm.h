@@ -129,11 +129,10 @@ typedef struct mca_pml_tm {
     unsigned polls_left;         /* polls of blocking calls until one polls all of Open MPI */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
-    unsigned long long alone_arrived; /* messages that had come at the last send of one alone */
-    mca_pml_tm_comm_t **comms;        /* by context id */
-    uint32_t num_comms;               /* length of comms */
-    uint32_t max_context;             /* context ids are below */
-    mca_pml_tm_comm_t *excid_comms;   /* those that have an extended id */
+    mca_pml_tm_comm_t **comms;      /* by context id */
+    uint32_t num_comms;             /* length of comms */
+    uint32_t max_context;           /* context ids are below */
+    mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
     /* engine of the device that matches tags; NULL: no such device */
     fab_offload_t *engine;
     fab_offload_t offload; /* what engine points to */

@@ -318,11 +318,11 @@ static void describe_sizes(char *buf, size_t size)
              "longer than    %-16zu takes several lines of a ring\n"
              "               %-16d is streamed inside a host; by blocking sends up to %u%s\n"
              "               %-16u is announced\n"
-             "               %-16u is announced over tcp, too, if it is alone\n"
+             "               %-16u is announced over tcp, too, if the peer answers\n"
              "               %-16d is announced with data over a network\n",
              FAB_SHORT_MAX, PML_TM_STREAM_MIN, limit,
              mca_pml_tm.params.stream_limit < 0 && 0 != limit ? ", where that is faster" : "",
-             eager, PML_TM_ALONE * eager, PML_TM_FIRST_PART_MIN);
+             eager, PML_TM_WHOLE * eager, PML_TM_FIRST_PART_MIN);
 }
 
 void mca_pml_tm_show_paths(void)

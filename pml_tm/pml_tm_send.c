@@ -2,7 +2,7 @@
 /*
  * Sends.  A short standard send that finds room goes out without a request; all others get one.
  *
- *   eager        at most the peer's eager limit, or alone: the data goes with the message; done when the fabric has accepted it
+ *   eager        at most the peer's eager limit, or goes_whole(): the data goes with the message; done when the fabric has accepted it
  *   eager sync   MPI_Ssend of such: carries an id, done when the receiver's ACK names it
  *   rendezvous   longer: pml_tm_rndv.c
  *   buffered     packed into the attached buffer; an internal request sends it from there; done at once for the user
@@ -150,25 +150,17 @@ static int announce(mca_pml_tm_send_request_t *req)
 }
 
 /*
- * Does a message of len bytes, above the eager limit, go with its data, since it is alone?  Then no
- * rendezvous is under way here, and a message has come since this was last true, so the processes
- * take turns.  There the answer to an announcement costs a round trip; in a window it comes while
- * other messages are sent, and the copy at the receiver costs more.  Only over tcp: 64 KiB between
- * two network namespaces 25 us, announced 37, but 1.8 GB/s in windows, announced 3.7.
+ * Does a message of len bytes, above the eager limit, go with its data, as the peer answers?  Where
+ * the processes take turns, the answer to an announcement costs a round trip; in a window it comes
+ * while other messages are sent, and the copy at the receiver costs more.  Only over tcp: 64 KiB
+ * between two network namespaces 25 us, announced 37, but 1.8 GB/s in windows, announced 3.7.
  */
-static bool goes_alone(const fab_peer_t *peer, size_t len)
+static bool goes_whole(fab_peer_t *peer, size_t len)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-    const unsigned long long arrived = mca_pml_tm.counters.expected +
-                                       mca_pml_tm.counters.unexpected;
 
-    if (len > (size_t) PML_TM_ALONE * mca_pml_tm.eager_limit || len > peer->eager_max ||
-        !fab_peer_has_places(peer) || (NULL != record && record->must_hold) ||
-        0 != mca_pml_tm.ids.used || arrived == mca_pml_tm.alone_arrived) {
-        return false;
-    }
-    mca_pml_tm.alone_arrived = arrived;
-    return true;
+    return len <= (size_t) PML_TM_WHOLE * mca_pml_tm.eager_limit && len <= peer->eager_max &&
+           (NULL == record || !record->must_hold) && fab_peer_has_answered(peer);
 }
 
 /*
@@ -199,7 +191,7 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
                                              base->req_tag, &req->tag);
     is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
     req->is_streamed = is_long && goes_streamed(req, len);
-    req->is_rndv = (is_long && !req->is_streamed && !goes_alone(req->core.peer, len)) ||
+    req->is_rndv = (is_long && !req->is_streamed && !goes_whole(req->core.peer, len)) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
     if (0 == req->core.id &&

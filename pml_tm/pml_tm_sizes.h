@@ -35,7 +35,7 @@ enum {
     PML_TM_ELEMENT_MAX = 32,
 };
 
-/* A message that is alone goes with its data if it is not so many times the eager limit. */
-#define PML_TM_ALONE 4
+/* Over tcp, a message to a peer that answers goes with its data up to so many eager limits. */
+#define PML_TM_WHOLE 4
 
 #endif /* PML_TM_SIZES_H */

@@ -504,6 +504,8 @@ struct fab_ops {
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
     /* fab_item_send_offered(); NULL: never */
     int (*send_offered)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
+    /* fab_peer_has_answered(); NULL: not known */
+    bool (*has_answered)(fab_peer_t *peer);
 };
 
 /*
@@ -580,6 +582,12 @@ static inline void *fab_item_reserve(fab_peer_t *peer, size_t max_len)
 static inline bool fab_peer_has_places(const fab_peer_t *peer)
 {
     return NULL != peer->ops->send_from;
+}
+
+/* Is it known that a tagged message of the peer has come since this was last true? */
+static inline bool fab_peer_has_answered(fab_peer_t *peer)
+{
+    return NULL != peer->ops->has_answered && peer->ops->has_answered(peer);
 }
 
 /*

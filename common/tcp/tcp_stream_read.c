@@ -202,6 +202,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     fab_counters.tcp_msgs_received++;
     if (id < FAB_AM_MAX) {
         ep->is_bulk = FAB_AM_RNDV == id || has_places(dom, id);
+        ep->has_answered |= FAB_AM_RNDV == id || FAB_AM_EAGER == id;
         count_read(ep, len);
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
     } else {
