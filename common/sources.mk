@@ -223,6 +223,8 @@ common_verbs_sources = \
 	common/verbs/verbs_fail.h \
 	common/verbs/verbs_gid.c \
 	common/verbs/verbs_gid.h \
+	common/verbs/verbs_keep.c \
+	common/verbs/verbs_keep.h \
 	common/verbs/verbs_move.c \
 	common/verbs/verbs_move.h \
 	common/verbs/verbs_near.c \

@@ -146,13 +146,13 @@ static void check_path(fab_verbs_conn_t *conn)
 }
 
 /* The port may be up again: the event that says so may have been lost. */
-static void port_lost(fab_verbs_domain_t *dom)
+static void check_port(fab_verbs_domain_t *dom)
 {
     struct ibv_port_attr port;
 
     memset(&port, 0, sizeof(port));
     if (0 != ibv_query_port(dom->ctx, dom->port_num, &port) || IBV_PORT_ACTIVE != port.state) {
-        fab_verbs_fail_all(dom, "is down");
+        fab_verbs_port_lost(dom);
     }
 }
 
@@ -169,6 +169,6 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
     }
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;
-        port_lost(dom);
+        check_port(dom);
     }
 }

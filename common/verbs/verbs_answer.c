@@ -15,6 +15,7 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_move.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
@@ -37,8 +38,8 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
         return false;
     }
     return !has_qp ||
-           (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
-            frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
+           (0 == frame->received >> 17 && frame->qpn > 0 && frame->qpn <= 0xffffff &&
+            frame->psn <= 0xffffff && frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
             frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
@@ -202,8 +203,16 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
     if (*is_later) {
         return NULL;
     }
-    *is_later = NULL != ep->failure && !ep->is_bound; /* it will be tried by another port, or not */
+    /* it will be tried by another port, or not */
+    *is_later = NULL != ep->failure && (!ep->is_bound || NULL != ep->keep || ep->failure->is_path);
     return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
+}
+
+/* For the other side the connection has broken, which goes on by other ports. */
+static bool has_broken(const fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
+{
+    return 0 != hello->received && hello->pair > ep->pair && NULL != ep->conn &&
+           fab_verbs_can_keep(ep->conn);
 }
 
 static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -225,6 +234,10 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_defer(sock);
     } else if (NULL == ep) {
         refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    } else if (has_broken(ep, hello)) {
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "It goes on by other ports.");
+        fab_verbs_ep_path_failed(ep);
+        fab_sock_defer(sock);
     } else if (hello->pair != ep->pair && !fab_verbs_move_to(ep, hello->pair)) {
         refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
     } else {

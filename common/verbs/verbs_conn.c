@@ -12,6 +12,7 @@
 #include "verbs/verbs_alive.h"
 #include "verbs/verbs_cm.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_op.h"
 #include "verbs/verbs_pair.h"
 #include "verbs/verbs_post.h"
@@ -30,6 +31,19 @@ static uint32_t random_psn(void)
 
     (void) fab_random(&psn, sizeof(psn)); /* any number will do */
     return psn & FAB_VERBS_PSN_MASK;
+}
+
+/* There are other ports to go on by, if it breaks. */
+static bool has_other_ports(const fab_verbs_conn_t *conn)
+{
+    const fab_verbs_domain_t *dom = conn->dom;
+    uint32_t pair = conn->ep->pair + 1u;
+    uint8_t own, remote;
+
+    return !dom->cm_ops->is_iwarp && NULL == dom->tm && !conn->is_to_tm &&
+           !fab_verbs_has_atomics(dom) &&
+           NULL == fab_verbs_pair_find(dom->first, conn->ep->peer->name, &conn->ep->addr, &pair,
+                                       &own, &remote);
 }
 
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
@@ -59,6 +73,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     conn->sq_mask = depth - 1;
     conn->max_unsignaled = depth / 4 - 1;
     conn->is_to_tm = 0 != (fab_verbs_peer_flags(ep) & FAB_VERBS_ADDR_TM);
+    conn->composed = has_other_ports(conn) ? malloc((size_t) depth * FAB_VERBS_INLINE) : NULL;
     conn->psn = random_psn();
     conn->tm_psn = random_psn();
     *why = fab_verbs_conn_make_qps(conn);
@@ -80,6 +95,7 @@ err_leave:
     fab_verbs_conn_leave(dom, conn);
 err_qps:
     fab_verbs_conn_destroy_qps(conn);
+    free(conn->composed);
     free(conn);
     return NULL;
 }
@@ -138,11 +154,21 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
             ep, OPAL_ERR_UNREACH,
             "It does not answer any more (%s: %s): its process has ended, or the network is down.",
             conn->dom->name, ibv_wc_status_str(wc->status));
+        fab_verbs_ep_path_failed(ep);
+        if (fab_verbs_can_keep(conn)) {
+            fab_verbs_keep_begin(conn);
+        }
     } else {
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                                    "The connection to it broke (%s: %s, vendor's code 0x%x).",
                                    conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
     }
+}
+
+/* Of gets and puts: by another connection their data goes as messages. */
+static int broken_status(const fab_verbs_conn_t *conn)
+{
+    return NULL != conn->ep && NULL != conn->ep->keep ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
 }
 
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
@@ -155,10 +181,13 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     while (conn->tail != at) {
         conn_retire(conn, OPAL_SUCCESS);
     }
-    if (IBV_WC_SUCCESS != wc->status) {
+    if (IBV_WC_SUCCESS == wc->status) {
+        conn_retire(conn, OPAL_SUCCESS);
+    } else {
         conn_broke(conn, wc);
+        fab_verbs_keep_oldest(conn);
+        conn_retire(conn, broken_status(conn));
     }
-    conn_retire(conn, IBV_WC_SUCCESS == wc->status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
 }
 
 /* ---- ending ------------------------------------------------------------- */
@@ -212,6 +241,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     while (conn->tail != conn->head) {
         conn_retire(conn, status);
     }
+    free(conn->composed);
     free(conn);
 }
 

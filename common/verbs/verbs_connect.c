@@ -33,6 +33,7 @@
 #include "verbs/verbs_conn.h"
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
@@ -64,6 +65,7 @@ fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t 
     frame.window = conn->granted;
     frame.reads = fab_verbs_reads_served(ep->dom);
     frame.pair = ep->pair;
+    frame.received = fab_verbs_keep_received(ep);
     return frame;
 }
 
@@ -184,8 +186,8 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
     fab_verbs_set_state(ep, FAB_VERBS_UP);
     ep->is_bound = true;
-    ep->conn->is_ready = true;
-    if (ep->is_closing) {
+    ep->conn->is_ready = NULL == ep->keep;
+    if (ep->is_closing && NULL == ep->keep) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
     }
 }

@@ -27,6 +27,7 @@
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_rma.h"
@@ -317,6 +318,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
     fab_verbs_ep_forget_failure(ep);
+    fab_verbs_keep_free(ep);
     dom->num_ending -= 0 != ep->end_by;
     if (NULL != ep->reserved) {
         fab_verbs_pool_put(&dom->send_pool, ep->reserved);
@@ -375,7 +377,8 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     (void) domain;
     ep->is_closing = true;
     fab_verbs_rma_drop(ep);
-    if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
+    if ((NULL == ep->keep && (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state)) ||
+        ep->has_left) {
         ep_release(ep);
     } else if (fab_verbs_is_connected(ep)) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);

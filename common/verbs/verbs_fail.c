@@ -42,6 +42,7 @@ void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, 
     va_end(args);
     ep->failure->rc = rc;
     ep->failure->is_last = false;
+    ep->failure->is_path = false;
     TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
     if (NULL != ep->conn) {
         ep->conn->is_ready = false;
@@ -52,6 +53,13 @@ void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep)
 {
     if (NULL != ep->failure) {
         ep->failure->is_last = true;
+    }
+}
+
+void fab_verbs_ep_path_failed(fab_verbs_ep_t *ep)
+{
+    if (NULL != ep->failure) {
+        ep->failure->is_path = true;
     }
 }
 
@@ -75,6 +83,16 @@ void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
                 ep, OPAL_ERR_COMM_FAILURE,
                 "%s here %s (ibv_devinfo, and the system's log, may say why).", dom->name, what);
         }
+    }
+}
+
+void fab_verbs_port_lost(fab_verbs_domain_t *dom)
+{
+    fab_verbs_ep_t *ep;
+
+    fab_verbs_fail_all(dom, "is down");
+    LIST_FOREACH(ep, &dom->eps, link) {
+        fab_verbs_ep_path_failed(ep);
     }
 }
 

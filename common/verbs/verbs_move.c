@@ -4,9 +4,12 @@
 
 #include <stdlib.h>
 
+#include "fabric/fab_clock.h"
+#include "verbs/verbs_conn.h"
 #include "verbs/verbs_connect.h"
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_ports.h"
 #include "verbs/verbs_rma.h"
 
@@ -39,7 +42,12 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     ep->dom = dom;
     ep->pair = (uint8_t) pair;
     ep->remote = remote;
-    fab_verbs_rma_refuse(ep); /* last: it may close the peer */
+}
+
+/* Nothing is on its way, or what is will be sent again. */
+static bool can_move(const fab_verbs_ep_t *ep)
+{
+    return !ep->is_bound || NULL != ep->keep;
 }
 
 bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)
@@ -49,7 +57,7 @@ bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)
     uint8_t remote;
     const char *why;
 
-    if (ep->is_bound || pair <= ep->pair) {
+    if (!can_move(ep) || pair <= ep->pair) {
         return false;
     }
     dom = fab_verbs_ports_choose(ep->dom->first, ep->peer->name, &ep->addr, &found, &remote, &why);
@@ -57,6 +65,7 @@ bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)
         return false;
     }
     use_ports(ep, dom, pair, remote);
+    fab_verbs_rma_refuse(ep); /* last: it may close the peer */
     return true;
 }
 
@@ -68,7 +77,7 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     uint8_t remote;
     const char *why;
 
-    if (ep->is_bound || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last ||
+    if (!can_move(ep) || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last ||
         FAB_PEER_UP != ep->peer->state || fab_peer_is_moving(ep->peer)) {
         return false;
     }
@@ -79,16 +88,48 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     fab_log(dom->fab, 1, "process 0x%llx is tried by %s and its port %u: %s",
             (unsigned long long) ep->peer->name, dom->name, remote, failure->why);
     use_ports(ep, dom, pair, remote);
+    if (NULL != ep->keep) {
+        fab_verbs_connect(ep); /* the other side waits for what is to be sent again */
+    }
+    fab_verbs_rma_refuse(ep); /* last: it may close the peer */
+    return true;
+}
+
+/*
+ * A connection broke whose messages can go on by other ports.  False: what has arrived on it is not
+ * delivered yet.
+ */
+static bool is_drained(fab_verbs_ep_t *ep)
+{
+    fab_verbs_conn_t *conn = ep->conn;
+
+    if (!ep->failure->is_path || NULL == conn || !fab_verbs_can_keep(conn)) {
+        return true;
+    }
+    fab_verbs_keep_begin(conn);
+    if (NULL != ep->reserved || !fab_verbs_conn_drain(conn, fab_now_us())) {
+        return false;
+    }
+    if (NULL != ep->keep) {
+        fab_verbs_keep_end(conn);
+        fab_verbs_conn_destroy(conn, OPAL_ERR_NOT_SUPPORTED);
+        fab_verbs_connect_cancel(ep);
+    }
     return true;
 }
 
 int fab_verbs_move_or_fail(fab_verbs_domain_t *dom)
 {
+    fab_verbs_ep_t *next;
     int events = 0;
 
-    while (!TAILQ_EMPTY(&dom->failing)) {
-        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing);
-        fab_verbs_failure_t *failure = fab_verbs_ep_take_failure(ep);
+    for (fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing); NULL != ep; ep = next) {
+        fab_verbs_failure_t *failure;
+        next = TAILQ_NEXT(ep, failing_link);
+        if (!is_drained(ep)) {
+            continue;
+        }
+        failure = fab_verbs_ep_take_failure(ep);
         if (!next_ports(ep, failure)) {
             fab_verbs_ep_fail(ep, failure);
         }

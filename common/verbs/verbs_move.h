@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer to which no connection can be made moves to another pair of ports (verbs_pair.h), and
- * after the last one to the next provider.  Only while it is not bound: nothing is on its way.
+ * after the last one to the next provider.  Only while it is not bound: nothing is on its way.  Or
+ * if a connection broke whose messages are kept (verbs_keep.h), but to other ports alone.
  *
  *      this process   its attempt has failed or was refused: the next pair
  *      the other      HELLO names a later pair than its own: that one; an earlier one: REFUSE, and

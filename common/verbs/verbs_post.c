@@ -124,8 +124,8 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
         conn_refused(conn, error);
         return OPAL_ERR_UNREACH;
     }
-    conn->sq[conn->head & conn->sq_mask] = (fab_verbs_wqe_t){
-        buf, op, NULL != op ? wr->sg_list->length : 0, is_signaled};
+    conn->sq[conn->head & conn->sq_mask] = (fab_verbs_wqe_t){buf, op, wr->sg_list->length,
+                                                             is_signaled};
     conn->head++;
     dom->sq_used++;
     dom->num_signaled += is_signaled;
@@ -149,7 +149,7 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
     unsigned char msg[FAB_VERBS_INLINE];
     bool is_inline = sizeof(*tmh) + len <= conn->max_inline;
     struct ibv_sge sge = {.length = (uint32_t) (sizeof(*tmh) + len)};
-    unsigned char *to = msg;
+    unsigned char *to = NULL == conn->composed ? msg : fab_verbs_composed(conn, conn->head);
     int rc;
 
     if (!is_inline && NULL == buf) {
@@ -224,11 +224,15 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
     }
 }
 
-/* What begins and ends a connection goes also while no messages do. */
+/*
+ * What begins and ends a connection goes also while no messages do; and credits, while those of the
+ * connection before are sent again.
+ */
 static bool may_still_send(const fab_verbs_conn_t *conn)
 {
     return FAB_VERBS_ID_PROBE == conn->to_send ||
-           (0 != conn->to_send && NULL != conn->ep && FAB_VERBS_EVICTING == conn->ep->state);
+           (NULL != conn->ep && 0 != conn->to_send && FAB_VERBS_EVICTING == conn->ep->state) ||
+           (NULL != conn->ep && NULL != conn->ep->keep && FAB_VERBS_UP == conn->ep->state);
 }
 
 /*

@@ -14,6 +14,7 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_fail.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_move.h"
 #include "verbs/verbs_oob.h"
 #include "verbs/verbs_ports.h"
@@ -102,6 +103,9 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
     }
     if (!TAILQ_EMPTY(&dom->waiting)) {
         fab_verbs_connect_waiting(dom);
+    }
+    if (dom->first->num_keeping > 0) {
+        fab_verbs_keep_send(dom);
     }
     if (!LIST_EMPTY(&dom->lingering)) {
         fab_verbs_conn_end_lingering(dom, now);

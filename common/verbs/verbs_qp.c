@@ -9,6 +9,7 @@
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
+#include "verbs/verbs_keep.h"
 #include "verbs/verbs_pair.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_resolve.h"
@@ -201,6 +202,9 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         return "It does not have the queue pairs that its address promises.";
+    }
+    if (!fab_verbs_keep_go_on(conn, frame->received)) {
+        return "It does not go on where the connection to it broke.";
     }
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;

@@ -196,7 +196,8 @@ typedef struct fab_verbs_frame {
     uint32_t tm_qpn;
     uint32_t tm_psn;
     uint32_t pair; /* HELLO: of which ports (verbs_pair.h) */
-    uint32_t reserved;
+    /* HELLO, REPLY: a connection broke; messages that the sender had received; verbs_keep.h */
+    uint32_t received;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 

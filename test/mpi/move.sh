@@ -84,5 +84,21 @@ moved 4 none "${planes[@]}" basic
 moved 4 none "${planes[@]}" random "$(tm_seed 76)" "$(tm_seconds 3)"
 moved 2 none "${planes[@]}" OMPI_MCA_btl=self,fabric onesided
 
+# A port fails in the middle of messages and READs.
+: >"$TM_WORK/out"
+head -c 256 /dev/zero >cuts
+{
+    for _ in {1..600}; do
+        ! grep -qs seed "$TM_WORK/out" || break # it has begun
+        sleep 0.1
+    done
+    sleep 0.3
+    printf '\1' | dd of=cuts bs=1 seek=1 conv=notrunc status=none
+} &
+by_other_ports 3 TMDEV_DEVICES=2 "TMDEV_CUT=$PWD/cuts" OMPI_MCA_pml_tm_verbs_timeout=8 \
+    OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 78)" 3
+wait
+require "It goes on by other ports"
+
 # A tool hears of it.
 [[ $TM_OMPI_SERIES == [45].* ]] || moved 2 '*' tool_events moved

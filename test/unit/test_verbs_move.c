@@ -12,6 +12,7 @@
 
 #include "verbs/verbs_evict.h"
 #include "verbs/verbs_expose.h"
+#include "verbs/verbs_fail.h"
 
 /* ---- a device that refuses ---------------------------------------------- */
 
@@ -601,6 +602,155 @@ static void test_stays(void **state)
     fab_params.providers = (char *) (uintptr_t) "verbs,tcp";
 }
 
+/* ---- a port that fails while it is used ----------------------------------- */
+
+enum { CUT_MESSAGES = 3000, CUT_MEMORY = 200000 };
+
+enum { DOWN = -1 };
+
+static int cut_lids[2]; /* ports that fail, one after the other; 0: none; DOWN: rank 0's first */
+static uint64_t num_got[4], num_wrong;
+static unsigned char cut_memory[CUT_MEMORY];
+
+static size_t long_of(uint64_t number)
+{
+    return 0 == number % 9 ? number * 101 % 6000 : number % 300;
+}
+
+static void on_long(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    uint64_t *next = &num_got[peer->name & 3];
+
+    (void) ctx;
+    num_wrong += hdr.tag != *next || len != long_of(*next) || !world_is_filled(data, *next, len);
+    ++*next;
+}
+
+static void send_long(world_t *world, fab_peer_t *peer, uint64_t number)
+{
+    static unsigned char data[6000];
+    size_t len = long_of(number);
+
+    world_fill(data, number, len);
+    while (OPAL_SUCCESS != fab_send(peer, fab_hdr(AM_DATA, number, 0), data, len)) {
+        CHECK(FAB_PEER_UP == peer->state);
+        world_progress(world);
+    }
+}
+
+static int reads; /* under way */
+
+static void on_read(fab_rma_t *rma, int status)
+{
+    (void) rma;
+    num_wrong += OPAL_SUCCESS != status && OPAL_ERR_NOT_SUPPORTED != status;
+    reads--;
+}
+
+/* Of all others, who have exposed theirs; by another port than the key is for it is refused. */
+static void read_all(world_t *world)
+{
+    static unsigned char copy[4][CUT_MEMORY];
+    static fab_rma_t ops[4];
+
+    WORLD_UNTIL(0 == reads);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            ops[i] = (fab_rma_t){.peer = world_peer(world, i),
+                                 .local = copy[i],
+                                 .remote = (uintptr_t) cut_memory,
+                                 .len = CUT_MEMORY,
+                                 .complete = on_read};
+            memcpy(&ops[i].rkey, (void *) &world->shared->scratch[64 + 64 * i + 8 * world->rank],
+                   sizeof(ops[i].rkey));
+            reads++;
+            reads -= OPAL_SUCCESS != fab_get(&ops[i]);
+        }
+    }
+}
+
+static void send_all(world_t *world, uint64_t number)
+{
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            send_long(world, world_peer(world, i), number);
+        }
+    }
+}
+
+static void cut(world_t *world, int lid)
+{
+    if (DOWN == lid) {
+        fab_verbs_port_lost(verbs_domain(world)); /* as it says after ten seconds */
+    } else {
+        atomic_store(&world_cuts[lid], 1);
+    }
+}
+
+/* All send to all, and read memory of all, while ports fail: each message comes once, in order. */
+static void cut_body(world_t *world)
+{
+    fab_rkey_t keys[4];
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    for (int i = 0; i < world->size; i++) {
+        if (i != world->rank) {
+            CHECK(OPAL_SUCCESS == fab_expose(world_peer(world, i), cut_memory, CUT_MEMORY,
+                                             FAB_ACCESS_READ, &keys[i]));
+            memcpy((void *) &world->shared->scratch[64 + 64 * world->rank + 8 * i], &keys[i],
+                   sizeof(keys[i]));
+        }
+    }
+    world_barrier(world);
+    for (uint64_t number = 0; number < CUT_MESSAGES; number++) {
+        send_all(world, number);
+        if (0 == number % 500) {
+            read_all(world);
+        }
+        if (0 == number % 50) {
+            world_progress(world);
+        }
+        if (0 == world->rank && 0 != number && 0 == number % (CUT_MESSAGES / 3)) {
+            cut(world, cut_lids[number / (CUT_MESSAGES / 3) - 1]);
+        }
+    }
+    for (int i = 0; i < world->size; i++) {
+        WORLD_UNTIL(i == world->rank || CUT_MESSAGES == num_got[i]);
+    }
+    WORLD_UNTIL(0 == reads);
+    atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_sent_again);
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures && atomic_load(&world->shared->scratch[0]) > 0);
+    for (int i = 0; i < world->size; i++) {
+        CHECK(i == world->rank || is_by(world_peer(world, i), "verbs"));
+        if (i != world->rank) {
+            fab_unexpose(world_peer(world, i), &keys[i]);
+        }
+    }
+    world_barrier(world);
+}
+
+static void test_cut(void **state)
+{
+    static const int lids[][2] = {{1, 0}, {2, 0}, {1, 3}, {3, 2}, {DOWN, 1}};
+    unsigned int timeout = fab_params.verbs_timeout;
+    char *tm = fab_params.verbs_tm;
+
+    (void) state;
+    fab_params.verbs_timeout = 8;
+    fab_params.verbs_tm = (char *) (uintptr_t) "none";
+    setenv("TMDEV_DEVICES", "3", 1);
+    for (size_t i = 0; i < sizeof(lids) / sizeof(lids[0]); i++) {
+        memcpy(cut_lids, lids[i], sizeof(cut_lids));
+        world_begin_cuts();
+        assert_int_equal(world_run(2 + (int) i % 2, false, cut_body), 0);
+        world_end_cuts();
+    }
+    unsetenv("TMDEV_DEVICES");
+    fab_params.verbs_tm = tm;
+    fab_params.verbs_timeout = timeout;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -609,7 +759,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_ends),
         cmocka_unit_test(test_stays),    cmocka_unit_test(test_change),
         cmocka_unit_test(test_given_up), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_closed),   cmocka_unit_test(test_cut),
     };
 
     if (argc > 1) {
