@@ -173,8 +173,11 @@ static bool register_params(void)
 /* The fabric as a process of a job of two on this host, and more on others, would open it. */
 static void check_providers(void)
 {
-    const fab_config_t config = {
-        .user = FAB_USER_PML, .name = 1, .num_local = 2, .peer_failed = ignore_failure};
+    const fab_config_t config = {.user = FAB_USER_PML,
+                                 .name = 1,
+                                 .num_local = 2,
+                                 .is_tool = true,
+                                 .peer_failed = ignore_failure};
     const char *why = "unknown";
     char text[4096];
     fab_t *fab;

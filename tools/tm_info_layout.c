@@ -94,7 +94,8 @@ int tm_info_layout(const char *job)
 {
     unsigned hosts = 0, per_host = 0;
     char end;
-    fab_config_t config = {.user = FAB_USER_PML, .name = 1, .peer_failed = ignore_failure};
+    fab_config_t config = {
+        .user = FAB_USER_PML, .name = 1, .is_tool = true, .peer_failed = ignore_failure};
     const char *why = "";
     fab_t *fab;
 

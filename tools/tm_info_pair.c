@@ -186,6 +186,7 @@ static bool open_fabric(pair_t *pair, const char *provider)
                                  .name = fab_name(1, pair->is_asking ? 0 : 1),
                                  .num_local = 2,
                                  .local_rank = pair->is_asking ? 0 : 1,
+                                 .is_tool = true,
                                  .ctx = pair,
                                  .peer_failed = on_failed,
                                  .log = on_log};

@@ -211,6 +211,7 @@ typedef struct fab_config {
     /* the job goes on when one of its processes fails (fault tolerance) */
     bool outlives_peers;
     bool may_sleep; /* the user calls fab_sleep() */
+    bool is_tool;   /* no MPI program: OPAL's memory hooks and its topology are not there */
     void *ctx;      /* handed to the callbacks below */
     /*
      * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the

@@ -88,7 +88,9 @@ static const fab_provider_t *load_object(fab_t *fab, const char *name, const cha
                             path, (unsigned long long) object->abi, (unsigned long long) FAB_ABI);
         return NULL;
     }
-    object->use_ompi();
+    if (!fab->config.is_tool) {
+        object->use_ompi();
+    }
     return object->provider;
 }
 
