@@ -4,8 +4,10 @@
 #
 # A job that hangs says why (pml_tm_report_after): who waits for whom, what nearly fits, and for
 # which rank all wait, by shared memory and by TCP. A job that only is slow hears nothing of a
-# circle, and a report ends no job (hang.c).
+# circle, and a report ends no job (hang.c). doc/diagnosis.md shows what is printed here.
 . "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=documented.bash
+. "$TM_SRC/test/mpi/documented.bash"
 hang=$(tm_mpi_program hang)
 
 # has TEXT...: does the output have all of these?
@@ -65,14 +67,18 @@ for by in shm tcp; do
         'MPI_Send to rank 0, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it' \
         "Each has the other's message and no receive for it"
     forbid 'nearly'
+    documented 'Two ranks send to each other first'
     hangs 2 "$options" wrong_tag 'MPI_Recv from rank 1, tag 12, up to 1048576 bytes' \
         'nearly: from rank 1, tag 11, 800 bytes, MPI_COMM_WORLD: another tag'
+    documented 'Another tag'
     hangs 2 "$options" wrong_comm 'MPI_Recv from rank 1, tag 7, up to 1048576 bytes, row' \
         'nearly: from rank 1, tag 7, 800 bytes, MPI_COMM_WORLD: another communicator'
+    documented 'Another communicator'
     hangs 4 "$options" missing 'MPI_Barrier from ' '(MPI_Barrier)' \
         '3 ranks wait for rank 2, directly or through others' \
         'rank 2    has not answered for 2 s: it does not call MPI'
     forbid 'wait for each other'
+    documented 'One rank does not call the collective operation'
 done
 # The same for programs, a document for each report.
 hangs 2 "$after --mca pml_tm_report_file $PWD/job" cycle '2 ranks wait for each other'
@@ -101,6 +107,7 @@ forbid '^  rank 3 '
 hangs 2 "$after" flood 'MPI_Send to rank 0, tag 7, 4096 bytes' 'no room towards' \
     'rank 0    has not answered'
 forbid 'wait for each other'
+documented 'The sender is faster than the receiver'
 hangs 4 "$after" any 'ranks wait for each other' 'MPI_Recv from any rank, tag 7, up to 8 bytes'
 hangs 4 "$after" any_but_one '3 ranks wait for rank 3'
 forbid 'wait for each other'

@@ -5,6 +5,8 @@
 # The page that MPI_Finalize prints for the job (pml_tm_report): each of its advices where it is
 # due, and where it is not (report.c). All ranks are in it, however many.
 . "$TM_SRC/test/lib/script.sh"
+# shellcheck source-path=SCRIPTDIR source=documented.bash
+. "$TM_SRC/test/mpi/documented.bash"
 report=$(tm_mpi_program report)
 nocma=$(tm_mpi_program nocma)
 
@@ -40,6 +42,7 @@ require '33 % announced'
 if "$nocma" true; then
     page 2 --mca pml_tm_stream_limit 65536 "$nocma" "$report" large
     require "the kernel does not let ranks of a host read each other's memory"
+    documented 'A slow path' 'waiting|at least|at most|to  +by'
 fi
 
 # Messages and bytes by size class. Besides those of report.c there are some of Open MPI.
