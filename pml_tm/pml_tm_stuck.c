@@ -100,6 +100,7 @@ static bool is_out_of_sight(const mca_pml_tm_node_t *node)
 /*
  * Who is stuck?  All at first; then who waits for one that is not is not, until nothing changes.
  * The way of one that is not stuck leads to one that was found not to be so before, so it ends.
+ * From the last to the first: most wait for processes that were asked after them.
  */
 void mca_pml_tm_stuck_find(void)
 {
@@ -111,7 +112,7 @@ void mca_pml_tm_stuck_find(void)
     }
     while (has_changed) {
         has_changed = false;
-        for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        for (int i = mca_pml_tm_nodes.count; i-- > 0;) {
             if (mca_pml_tm_node(i)->is_stuck && may_go_on(mca_pml_tm_node(i))) {
                 mca_pml_tm_node(i)->is_stuck = false;
                 has_changed = true;
