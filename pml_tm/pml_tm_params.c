@@ -17,33 +17,20 @@ static bool is_absolute(const char *value)
 
 static const fab_param_t rows[] = {
     {
-        .name = "priority",
-        .type = FAB_PARAM_INT,
-        .level = 3,
-        .offset = offsetof(mca_pml_tm_params_t, priority),
-        .number = 10,
-        .min = 0,
-        .max = 100,
+        FAB_PARAM(mca_pml_tm_params_t, priority, INT, 3),
+        FAB_PARAM_NUMBER(10, 0, 100),
         .help = "Priority of pml tm when no PML is named. The highest wins: ob1 has 20, ucx 51 or "
                 "19. \"--mca pml tm\" selects it whatever its priority.",
     },
     {
-        .name = "verbose",
-        .type = FAB_PARAM_INT,
-        .level = 2,
-        .offset = offsetof(mca_pml_tm_params_t, verbose),
-        .number = 0,
-        .min = 0,
-        .max = 100,
+        FAB_PARAM(mca_pml_tm_params_t, verbose, INT, 2),
+        FAB_PARAM_NUMBER(0, 0, 100),
         .help = "From 10 on, the first process prints a table of the paths to its peers: provider, "
                 "protocol by message size, and single-copy mechanism, or why there is none. From "
                 "20 on, every process does. From 1 on, messages say why a provider cannot be used.",
     },
     {
-        .name = "wait",
-        .type = FAB_PARAM_STRING,
-        .level = 4,
-        .offset = offsetof(mca_pml_tm_params_t, wait),
+        FAB_PARAM(mca_pml_tm_params_t, wait, STRING, 4),
         .string = "auto",
         .words = {"auto", "spin", "yield", "sleep"},
         .help = "What a waiting call does after a poll that found nothing. spin: polls again; "
@@ -52,13 +39,8 @@ static const fab_param_t rows[] = {
                 "(by affinity and control group), else spin.",
     },
     {
-        .name = "eager_limit",
-        .type = FAB_PARAM_INT,
-        .level = 4,
-        .offset = offsetof(mca_pml_tm_params_t, eager_limit),
-        .number = PML_TM_EAGER_LIMIT,
-        .min = 0,
-        .max = INT_MAX,
+        FAB_PARAM(mca_pml_tm_params_t, eager_limit, INT, 4),
+        FAB_PARAM_NUMBER(PML_TM_EAGER_LIMIT, 0, INT_MAX),
         .unit = "bytes",
         .help = "Longest message that is sent with its data before its receive is known (eager "
                 "protocol); longer ones are announced and then fetched (rendezvous). A provider "
@@ -66,13 +48,8 @@ static const fab_param_t rows[] = {
                 "of expected messages, lower values the memory that late receivers need.",
     },
     {
-        .name = "stream_limit",
-        .type = FAB_PARAM_INT,
-        .level = 5,
-        .offset = offsetof(mca_pml_tm_params_t, stream_limit),
-        .number = -1,
-        .min = 0,
-        .max = PML_TM_STREAM_NOW_MAX,
+        FAB_PARAM(mca_pml_tm_params_t, stream_limit, INT, 5),
+        FAB_PARAM_NUMBER(-1, 0, PML_TM_STREAM_NOW_MAX),
         .unit = "bytes",
         .special = -1,
         .special_means =
@@ -84,13 +61,8 @@ static const fab_param_t rows[] = {
             "above eager_limit the ones that a blocking call sends. 0: no message.",
     },
     {
-        .name = "tag_source_bits",
-        .type = FAB_PARAM_INT,
-        .level = 6,
-        .offset = offsetof(mca_pml_tm_params_t, tag_source_bits),
-        .number = 0,
-        .min = PML_TM_SOURCE_BITS_MIN,
-        .max = PML_TM_SOURCE_BITS_MAX,
+        FAB_PARAM(mca_pml_tm_params_t, tag_source_bits, INT, 6),
+        FAB_PARAM_NUMBER(0, PML_TM_SOURCE_BITS_MIN, PML_TM_SOURCE_BITS_MAX),
         .unit = "bits",
         .special_means = "enough for this job, but at least 16",
         .help = "Bits of the fabric tag for the source rank. The rest of 32 bits is for the "
@@ -98,14 +70,9 @@ static const fab_param_t rows[] = {
                 "in all jobs that communicate.",
     },
     {
-        .name = "unexpected_max",
-        .type = FAB_PARAM_SIZE,
-        .level = 4,
+        FAB_PARAM(mca_pml_tm_params_t, unexpected_max, SIZE, 4),
         .is_live = true,
-        .offset = offsetof(mca_pml_tm_params_t, unexpected_max),
-        .number = 64 << 20,
-        .min = 65536,
-        .max = LLONG_MAX,
+        FAB_PARAM_NUMBER(64 << 20, 65536, LLONG_MAX),
         .unit = "bytes",
         .help =
             "Memory for messages that arrive before their receive is posted. Past this limit, "
@@ -114,39 +81,24 @@ static const fab_param_t rows[] = {
             "change it while the program runs.",
     },
     {
-        .name = "progress_interval",
-        .type = FAB_PARAM_INT,
-        .level = 7,
-        .offset = offsetof(mca_pml_tm_params_t, progress_interval),
-        .number = 32,
-        .min = 1,
-        .max = 1000000,
+        FAB_PARAM(mca_pml_tm_params_t, progress_interval, INT, 7),
+        FAB_PARAM_NUMBER(32, 1, 1000000),
         .unit = "polls",
         .help =
             "Number of polls of pml tm in a blocking call before Open MPI's other components are "
             "polled once. Lower values serve these sooner, higher values reduce the latency.",
     },
     {
-        .name = "progress_thread",
-        .type = FAB_PARAM_INT,
-        .level = 4,
-        .offset = offsetof(mca_pml_tm_params_t, progress_thread),
-        .number = 0,
-        .min = 0,
-        .max = 1,
+        FAB_PARAM(mca_pml_tm_params_t, progress_thread, INT, 4),
+        FAB_PARAM_NUMBER(0, 0, 1),
         .help = "1: a thread of each process makes progress while the program computes. Each MPI "
                 "call then takes locks, as with MPI_THREAD_MULTIPLE. For programs that compute "
                 "while long messages are in flight, on hosts with a spare processor.",
     },
     {
-        .name = "close_timeout",
-        .type = FAB_PARAM_INT,
-        .level = 5,
+        FAB_PARAM(mca_pml_tm_params_t, close_timeout, INT, 5),
         .is_live = true,
-        .offset = offsetof(mca_pml_tm_params_t, close_timeout),
-        .number = 60,
-        .min = 0,
-        .max = 86400,
+        FAB_PARAM_NUMBER(60, 0, 86400),
         .unit = "seconds",
         .help = "How long a process that ends, or disconnects, waits for peers to take queued "
                 "messages: answers to their messages, sends that the program freed, and what the "
@@ -154,26 +106,16 @@ static const fab_param_t rows[] = {
                 "MPI calls. MPI_T may change it while the program runs.",
     },
     {
-        .name = "report",
-        .type = FAB_PARAM_INT,
-        .level = 3,
-        .offset = offsetof(mca_pml_tm_params_t, report),
-        .number = 0,
-        .min = 0,
-        .max = 1,
+        FAB_PARAM(mca_pml_tm_params_t, report, INT, 3),
+        FAB_PARAM_NUMBER(0, 0, 1),
         .help = "1: MPI_Finalize prints one page for the job: how its messages went, how long it "
                 "waited, and what could be done to make it faster. Give all processes the same "
                 "value.",
     },
     {
-        .name = "report_after",
-        .type = FAB_PARAM_INT,
-        .level = 3,
+        FAB_PARAM(mca_pml_tm_params_t, report_after, INT, 3),
         .is_live = true,
-        .offset = offsetof(mca_pml_tm_params_t, report_after),
-        .number = 0,
-        .min = 1,
-        .max = 1000000,
+        FAB_PARAM_NUMBER(0, 1, 1000000),
         .unit = "seconds",
         .special = 0,
         .special_means = "no report",
@@ -185,13 +127,8 @@ static const fab_param_t rows[] = {
             "while the program runs.",
     },
     {
-        .name = "report_signal",
-        .type = FAB_PARAM_INT,
-        .level = 4,
-        .offset = offsetof(mca_pml_tm_params_t, report_signal),
-        .number = 0,
-        .min = 1,
-        .max = 64,
+        FAB_PARAM(mca_pml_tm_params_t, report_signal, INT, 4),
+        FAB_PARAM_NUMBER(0, 1, 64),
         .special = 0,
         .special_means = "none",
         .help = "Number of a signal that makes a process report at once what it waits for; with "
@@ -200,10 +137,7 @@ static const fab_param_t rows[] = {
                 "its stack.",
     },
     {
-        .name = "report_file",
-        .type = FAB_PARAM_STRING,
-        .level = 4,
-        .offset = offsetof(mca_pml_tm_params_t, report_file),
+        FAB_PARAM(mca_pml_tm_params_t, report_file, STRING, 4),
         .is_valid = is_absolute,
         .form = "an absolute path, the beginning of a file's name",
         .empty_means = "no file",
@@ -212,13 +146,8 @@ static const fab_param_t rows[] = {
                 "report_signal). The directory must exist.",
     },
     {
-        .name = "fast_paths",
-        .type = FAB_PARAM_INT,
-        .level = 9,
-        .offset = offsetof(mca_pml_tm_params_t, fast_paths),
-        .number = PML_TM_FAST_ALL,
-        .min = 0,
-        .max = PML_TM_FAST_ALL,
+        FAB_PARAM(mca_pml_tm_params_t, fast_paths, INT, 9),
+        FAB_PARAM_NUMBER(PML_TM_FAST_ALL, 0, PML_TM_FAST_ALL),
         .help =
             "Fast paths for common cases, as a sum. 1: a blocking call mostly polls only for "
             "messages, and takes no more of them once it has what it waits for. 2: receives and "
@@ -230,24 +159,14 @@ static const fab_param_t rows[] = {
             "in blocks, regular or not, is packed without Open MPI's convertor. For tests.",
     },
     {
-        .name = "free_list_num",
-        .type = FAB_PARAM_INT,
-        .level = 8,
-        .offset = offsetof(mca_pml_tm_params_t, free_list_num),
-        .number = 16,
-        .min = 0,
-        .max = 1000000,
+        FAB_PARAM(mca_pml_tm_params_t, free_list_num, INT, 8),
+        FAB_PARAM_NUMBER(16, 0, 1000000),
         .unit = "requests",
         .help = "Requests of each kind allocated at start.",
     },
     {
-        .name = "free_list_max",
-        .type = FAB_PARAM_INT,
-        .level = 8,
-        .offset = offsetof(mca_pml_tm_params_t, free_list_max),
-        .number = -1,
-        .min = 1,
-        .max = INT_MAX,
+        FAB_PARAM(mca_pml_tm_params_t, free_list_max, INT, 8),
+        FAB_PARAM_NUMBER(-1, 1, INT_MAX),
         .unit = "requests",
         .special = -1,
         .special_means = "no limit",
@@ -255,13 +174,8 @@ static const fab_param_t rows[] = {
                 "that needs one more fails with MPI_ERR_NO_MEM or a similar error.",
     },
     {
-        .name = "free_list_inc",
-        .type = FAB_PARAM_INT,
-        .level = 8,
-        .offset = offsetof(mca_pml_tm_params_t, free_list_inc),
-        .number = 64,
-        .min = 1,
-        .max = 1000000,
+        FAB_PARAM(mca_pml_tm_params_t, free_list_inc, INT, 8),
+        FAB_PARAM_NUMBER(64, 1, 1000000),
         .unit = "requests",
         .help = "Requests allocated at once when they run out.",
     },

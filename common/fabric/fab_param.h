@@ -62,6 +62,13 @@ typedef struct fab_param_table {
     size_t num;
 } fab_param_table_t;
 
+/* The beginning of a row: the value is the member `field` of `owner`, and `kind` its type. */
+#define FAB_PARAM(owner, field, kind, mca_level)                                                   \
+    .name = #field, .type = FAB_PARAM_##kind, .level = (mca_level), .offset = offsetof(owner, field)
+
+/* Of numbers: the default, and the range. */
+#define FAB_PARAM_NUMBER(value, least, most) .number = (value), .min = (least), .max = (most)
+
 #define FAB_PARAM_TABLE(rows)                                                                      \
     {                                                                                              \
         (rows), sizeof(rows) / sizeof((rows)[0])                                                   \

@@ -29,10 +29,7 @@ static bool is_absolute(const char *path)
 
 static const fab_param_t fab_rows[] = {
     {
-        .name = "providers",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, providers),
+        FAB_PARAM(fab_params_t, providers, STRING, 2),
         .is_valid = fab_provider_is_list,
         .form = "a list of self, shm, ofi" OFI_NOTE ", verbs" VERBS_NOTE
                 ", tcp with commas between",
@@ -43,35 +40,22 @@ static const fab_param_t fab_rows[] = {
             "(self).",
     },
     {
-        .name = "recorder",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, recorder),
-        .number = 1,
-        .min = 0,
-        .max = 2,
+        FAB_PARAM(fab_params_t, recorder, UINT, 4),
+        FAB_PARAM_NUMBER(1, 0, 2),
         .help = "What a process shows to tm_look, also while it is stuck. 1: what it waits for, "
                 "its counters, and a ring of the last events other than short messages; 2: each "
                 "message, too, for tm_trace, which slows short ones down, and keeps a device from "
                 "matching tags; 0: nothing.",
     },
     {
-        .name = "recorder_size",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, recorder_size),
-        .number = 128 << 10,
-        .min = 4096,
-        .max = 1 << 30,
+        FAB_PARAM(fab_params_t, recorder_size, UINT, 5),
+        FAB_PARAM_NUMBER(128 << 10, 4096, 1 << 30),
         .unit = "bytes",
         .help = "Memory of each process for the events of recorder, 32 bytes for each; the last "
                 "power of two that fits is used.",
     },
     {
-        .name = "recorder_dir",
-        .type = FAB_PARAM_STRING,
-        .level = 4,
-        .offset = offsetof(fab_params_t, recorder_dir),
+        FAB_PARAM(fab_params_t, recorder_dir, STRING, 4),
         .is_valid = is_absolute,
         .form = "an absolute path",
         .empty_means = "memory that goes with the process",

@@ -8,13 +8,8 @@
 
 static const fab_param_t shm_rows[] = {
     {
-        .name = "shm_ring_size",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, shm_ring_size),
-        .number = 0,
-        .min = FAB_SHM_RING_MIN,
-        .max = FAB_SHM_RING_MAX,
+        FAB_PARAM(fab_params_t, shm_ring_size, UINT, 5),
+        FAB_PARAM_NUMBER(0, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX),
         .unit = "bytes",
         .is_power_of_two = true,
         .special_means = "65536; above 128 processes per host 8 MiB divided by their number, at "
@@ -24,13 +19,8 @@ static const fab_param_t shm_rows[] = {
                 "communicate takes this memory.",
     },
     {
-        .name = "shm_max_peers",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, shm_max_peers),
-        .number = 0,
-        .min = 1,
-        .max = FAB_SHM_RINGS_MAX,
+        FAB_PARAM(fab_params_t, shm_max_peers, UINT, 5),
+        FAB_PARAM_NUMBER(0, 1, FAB_SHM_RINGS_MAX),
         .unit = "processes",
         .special_means =
             "the processes of the job on this host, and 1024 more that may join later, or fewer "
@@ -40,48 +30,30 @@ static const fab_param_t shm_rows[] = {
                 "space; only processes that do send take memory.",
     },
     {
-        .name = "shm_connect_timeout",
-        .type = FAB_PARAM_UINT,
-        .level = 6,
-        .offset = offsetof(fab_params_t, shm_connect_timeout),
-        .number = 30,
-        .min = 0,
-        .max = 86400,
+        FAB_PARAM(fab_params_t, shm_connect_timeout, UINT, 6),
+        FAB_PARAM_NUMBER(30, 0, 86400),
         .unit = "seconds",
         .help = "How long the first message to a process of the same host waits if there is no "
                 "memory or file descriptor for a connection. After that the peer counts as failed.",
     },
     {
-        .name = "shm_eager_limit",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, shm_eager_limit),
-        .number = 16384,
-        .min = FAB_SHM_EAGER_MIN,
-        .max = FAB_SHM_RING_MAX / 4,
+        FAB_PARAM(fab_params_t, shm_eager_limit, UINT, 4),
+        FAB_PARAM_NUMBER(16384, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4),
         .unit = "bytes",
         .help =
             "Longest message that is copied through the shared-memory ring at once; longer ones "
             "are announced, and the receiver fetches them. At most a quarter of the ring is used.",
     },
     {
-        .name = "shm_copy_step",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, shm_copy_step),
-        .number = 1 << 20,
-        .min = 4096,
-        .max = 1 << 30,
+        FAB_PARAM(fab_params_t, shm_copy_step, UINT, 5),
+        FAB_PARAM_NUMBER(1 << 20, 4096, 1 << 30),
         .unit = "bytes",
         .help = "How much one progress call copies with CMA (process_vm_readv) before it serves "
                 "other messages. A larger step saves system calls; with a smaller one other "
                 "messages wait less (1 MiB takes 60 to 120 us).",
     },
     {
-        .name = "shm_single_copy",
-        .type = FAB_PARAM_STRING,
-        .level = 4,
-        .offset = offsetof(fab_params_t, shm_single_copy),
+        FAB_PARAM(fab_params_t, shm_single_copy, STRING, 4),
         .string = "auto",
         .words = {"auto", "cma", "none"},
         .help = "Mechanism that copies large messages between processes of one host only once. "
@@ -90,10 +62,7 @@ static const fab_param_t shm_rows[] = {
                 "rings (two copies); none: always the rings.",
     },
     {
-        .name = "shm_cooperative",
-        .type = FAB_PARAM_STRING,
-        .level = 5,
-        .offset = offsetof(fab_params_t, shm_cooperative),
+        FAB_PARAM(fab_params_t, shm_cooperative, STRING, 5),
         .string = "auto",
         .words = {"auto", "none", "always"},
         .help = "Whether a sender that waits inside MPI copies a part of a large message, while "
