@@ -41,10 +41,7 @@ static const char ofi_domain_list[] =
 
 static const fab_param_t ofi_rows[] = {
     {
-        .name = "ofi_provider",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, ofi_provider),
+        FAB_PARAM(fab_params_t, ofi_provider, STRING, 2),
         .is_valid = ofi_is_provider_list,
         .form = "none, or names of libfabric's providers with commas between and no spaces, the "
                 "preferred one first, e.g. cxi or tcp;ofi_rxm",
@@ -53,10 +50,7 @@ static const fab_param_t ofi_rows[] = {
                 "tcp.",
     },
     {
-        .name = "ofi_if_include",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, ofi_if_include),
+        FAB_PARAM(fab_params_t, ofi_if_include, STRING, 2),
         .is_valid = ofi_is_domain_list,
         .form = ofi_domain_list,
         .empty_means = "all",
@@ -64,55 +58,34 @@ static const fab_param_t ofi_rows[] = {
                 "together with ofi_if_exclude.",
     },
     {
-        .name = "ofi_if_exclude",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, ofi_if_exclude),
+        FAB_PARAM(fab_params_t, ofi_if_exclude, STRING, 2),
         .is_valid = ofi_is_domain_list,
         .form = ofi_domain_list,
         .empty_means = "none",
         .help = "Devices that libfabric must not use. Not together with ofi_if_include.",
     },
     {
-        .name = "ofi_eager_limit",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, ofi_eager_limit),
-        .number = 8192,
-        .min = FAB_OFI_EAGER_MIN,
-        .max = FAB_OFI_EAGER_MAX,
+        FAB_PARAM(fab_params_t, ofi_eager_limit, UINT, 4),
+        FAB_PARAM_NUMBER(8192, FAB_OFI_EAGER_MIN, FAB_OFI_EAGER_MAX),
         .unit = "bytes",
         .help = "Longest message that ofi sends at once; longer ones are announced, and the "
                 "receiver reads them. With cxi at most 16352 are used.",
     },
     {
-        .name = "ofi_window",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, ofi_window),
-        .number = 64,
-        .min = FAB_OFI_WINDOW_MIN,
-        .max = FAB_OFI_WINDOW_MAX,
+        FAB_PARAM(fab_params_t, ofi_window, UINT, 5),
+        FAB_PARAM_NUMBER(64, FAB_OFI_WINDOW_MIN, FAB_OFI_WINDOW_MAX),
         .unit = "messages",
         .help = "How many messages one peer may have in flight to this process over ofi before it "
                 "waits for credits. With many peers it is less, so that ofi_buffers suffice.",
     },
     {
-        .name = "ofi_buffers",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, ofi_buffers),
-        .number = 8,
-        .min = 2,
-        .max = 1024,
+        FAB_PARAM(fab_params_t, ofi_buffers, UINT, 5),
+        FAB_PARAM_NUMBER(8, 2, 1024),
         .help = "Receive buffers of ofi in this process, of 1 MiB each, whatever the number of "
                 "peers.",
     },
     {
-        .name = "ofi_tagged",
-        .type = FAB_PARAM_STRING,
-        .level = 5,
-        .offset = offsetof(fab_params_t, ofi_tagged),
+        FAB_PARAM(fab_params_t, ofi_tagged, STRING, 5),
         .string = "auto",
         .words = {"auto", "always", "none"},
         .help = "Whether posted receives are offered to their senders, which then send long "
@@ -121,13 +94,8 @@ static const fab_param_t ofi_rows[] = {
                 "too; auto: as none, since nobody has measured it.",
     },
     {
-        .name = "ofi_timeout",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, ofi_timeout),
-        .number = 30,
-        .min = 1,
-        .max = 86400,
+        FAB_PARAM(fab_params_t, ofi_timeout, UINT, 4),
+        FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",
         .help = "Time after which a process that does not answer the first message over ofi is "
                 "reached by another provider.",

@@ -35,10 +35,7 @@ static const char verbs_port_list[] =
 
 static const fab_param_t verbs_rows[] = {
     {
-        .name = "verbs_if_include",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, verbs_if_include),
+        FAB_PARAM(fab_params_t, verbs_if_include, STRING, 2),
         .is_valid = verbs_is_port_list,
         .form = verbs_port_list,
         .empty_means = "all",
@@ -46,10 +43,7 @@ static const fab_param_t verbs_rows[] = {
                 "to it. Not together with verbs_if_exclude.",
     },
     {
-        .name = "verbs_if_exclude",
-        .type = FAB_PARAM_STRING,
-        .level = 2,
-        .offset = offsetof(fab_params_t, verbs_if_exclude),
+        FAB_PARAM(fab_params_t, verbs_if_exclude, STRING, 2),
         .is_valid = verbs_is_port_list,
         .form = verbs_port_list,
         .empty_means = "none",
@@ -57,10 +51,7 @@ static const fab_param_t verbs_rows[] = {
                 "verbs_if_include.",
     },
     {
-        .name = "verbs_networks",
-        .type = FAB_PARAM_STRING,
-        .level = 3,
-        .offset = offsetof(fab_params_t, verbs_networks),
+        FAB_PARAM(fab_params_t, verbs_networks, STRING, 3),
         .is_valid = fab_sock_list_is_sound,
         .form = "interfaces, or networks as address/bits, with commas between and no spaces, e.g. "
                 "eth0,10.1.0.0/16",
@@ -70,63 +61,38 @@ static const fab_param_t verbs_rows[] = {
                 "none of them is not used.",
     },
     {
-        .name = "verbs_gid_index",
-        .type = FAB_PARAM_INT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_gid_index),
-        .number = -1,
-        .min = 0,
-        .max = 255,
+        FAB_PARAM(fab_params_t, verbs_gid_index, INT, 4),
+        FAB_PARAM_NUMBER(-1, 0, 255),
         .special = -1,
         .special_means =
             "RoCE v2 before v1, IPv4 before IPv6, routed addresses before link-local ones",
         .help = "With RoCE, index of the GID to use in the port's GID table.",
     },
     {
-        .name = "verbs_eager_limit",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_eager_limit),
-        .number = 8192,
-        .min = FAB_VERBS_EAGER_MIN,
-        .max = FAB_VERBS_EAGER_MAX,
+        FAB_PARAM(fab_params_t, verbs_eager_limit, UINT, 4),
+        FAB_PARAM_NUMBER(8192, FAB_VERBS_EAGER_MIN, FAB_VERBS_EAGER_MAX),
         .unit = "bytes",
         .help = "Longest message that verbs sends at once; longer ones are announced, and the "
                 "receiver reads them. Also the size of every send and receive buffer.",
     },
     {
-        .name = "verbs_window",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_window),
-        .number = 64,
-        .min = 4,
-        .max = FAB_VERBS_WINDOW_MAX,
+        FAB_PARAM(fab_params_t, verbs_window, UINT, 5),
+        FAB_PARAM_NUMBER(64, 4, FAB_VERBS_WINDOW_MAX),
         .unit = "messages",
         .help = "How many messages one peer may have in flight to this process over verbs before "
                 "it waits for credits. Each connection adds as many receive buffers, as far as "
                 "verbs_buffers allows.",
     },
     {
-        .name = "verbs_buffers",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_buffers),
-        .number = 4096,
-        .min = 128,
-        .max = 1 << 20,
+        FAB_PARAM(fab_params_t, verbs_buffers, UINT, 5),
+        FAB_PARAM_NUMBER(4096, 128, 1 << 20),
         .help = "Limit for the receive buffers of verbs in this process, and for its send buffers. "
                 "Each has verbs_eager_limit bytes and is locked in memory. They are allocated as "
                 "connections and messages need them.",
     },
     {
-        .name = "verbs_max_connections",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_max_connections),
-        .number = 0,
-        .min = 2,
-        .max = 1 << 20,
+        FAB_PARAM(fab_params_t, verbs_max_connections, UINT, 5),
+        FAB_PARAM_NUMBER(0, 2, 1 << 20),
         .special = 0,
         .special_means = "one for each peer that messages went to or came from",
         .help = "Limit for connections of verbs in this process. Before it makes another one, it "
@@ -135,38 +101,23 @@ static const fab_param_t verbs_rows[] = {
                 "device.",
     },
     {
-        .name = "verbs_ports",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_ports),
-        .number = FAB_VERBS_PORTS,
-        .min = 1,
-        .max = FAB_VERBS_PORTS,
+        FAB_PARAM(fab_params_t, verbs_ports, UINT, 5),
+        FAB_PARAM_NUMBER(FAB_VERBS_PORTS, 1, FAB_VERBS_PORTS),
         .help = "How many ports of this host verbs may use in a process. The first, which it "
                 "chooses, is for all peers; a peer that it does not reach is tried by the others, "
                 "and of its ports by the others, before tcp.",
     },
     {
-        .name = "verbs_timeout",
-        .type = FAB_PARAM_UINT,
-        .level = 6,
-        .offset = offsetof(fab_params_t, verbs_timeout),
-        .number = 17,
-        .min = 8,
-        .max = 31,
+        FAB_PARAM(fab_params_t, verbs_timeout, UINT, 6),
+        FAB_PARAM_NUMBER(17, 8, 31),
         .help = "Time after which an RDMA device retransmits unacknowledged messages, as the "
                 "exponent n of 4.096 us * 2^n. After 7 retries the peer has failed. Raise it on "
                 "networks that lose many packets or reroute slowly. 17 means 0.5 s, and a lost "
                 "peer is noticed after 4 to 16 s.",
     },
     {
-        .name = "verbs_traffic_class",
-        .type = FAB_PARAM_INT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_traffic_class),
-        .number = -1,
-        .min = 0,
-        .max = 255,
+        FAB_PARAM(fab_params_t, verbs_traffic_class, INT, 4),
+        FAB_PARAM_NUMBER(-1, 0, 255),
         .special = -1,
         .special_means = "with RoCE v2 what /sys/class/infiniband/DEVICE/tc/PORT/traffic_class "
                          "says, else 106 (DSCP 26, ECN); with InfiniBand 0",
@@ -175,47 +126,29 @@ static const fab_param_t verbs_rows[] = {
                 "verbs_timeout.",
     },
     {
-        .name = "verbs_sl",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_sl),
-        .number = 0,
-        .min = 0,
-        .max = 15,
+        FAB_PARAM(fab_params_t, verbs_sl, UINT, 5),
+        FAB_PARAM_NUMBER(0, 0, 15),
         .help = "With InfiniBand, service level of packets, by which the subnet manager chooses "
                 "lanes and paths.",
     },
     {
-        .name = "verbs_pkey",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_pkey),
-        .number = 0,
-        .min = 1,
-        .max = 65535,
+        FAB_PARAM(fab_params_t, verbs_pkey, UINT, 4),
+        FAB_PARAM_NUMBER(0, 1, 65535),
         .special = 0,
         .special_means = "the first one of which the port is a full member",
         .help = "With InfiniBand, partition to use: its key, with or without the bit for full "
                 "membership. A port that is not in it is not used.",
     },
     {
-        .name = "verbs_mtu",
-        .type = FAB_PARAM_UINT,
-        .level = 6,
-        .offset = offsetof(fab_params_t, verbs_mtu),
-        .number = 0,
-        .min = 256,
-        .max = 4096,
+        FAB_PARAM(fab_params_t, verbs_mtu, UINT, 6),
+        FAB_PARAM_NUMBER(0, 256, 4096),
         .special = 0,
         .special_means = "that of the port",
         .unit = "bytes",
         .help = "Longest payload of a packet, for networks that carry less than the ports allow.",
     },
     {
-        .name = "verbs_tm",
-        .type = FAB_PARAM_STRING,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_tm),
+        FAB_PARAM(fab_params_t, verbs_tm, STRING, 4),
         .string = "auto",
         .words = {"auto", "always", "none"},
         .help = "Whether posted receives are listed on RDMA devices that match tags (ConnectX-5 "
@@ -224,13 +157,8 @@ static const fab_param_t verbs_rows[] = {
                 "matches.",
     },
     {
-        .name = "verbs_tm_tags",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_tm_tags),
-        .number = 1024,
-        .min = 1,
-        .max = 65536,
+        FAB_PARAM(fab_params_t, verbs_tm_tags, UINT, 5),
+        FAB_PARAM_NUMBER(1024, 1, 65536),
         .unit = "receives",
         .help =
             "With verbs_tm, limit for the length of the device's list; the device may allow "
@@ -238,13 +166,8 @@ static const fab_param_t verbs_rows[] = {
             "the receives.",
     },
     {
-        .name = "verbs_tm_eager_limit",
-        .type = FAB_PARAM_UINT,
-        .level = 4,
-        .offset = offsetof(fab_params_t, verbs_tm_eager_limit),
-        .number = 2048,
-        .min = 1 << FAB_VERBS_TAG_MAX_MIN,
-        .max = FAB_VERBS_EAGER_MAX,
+        FAB_PARAM(fab_params_t, verbs_tm_eager_limit, UINT, 4),
+        FAB_PARAM_NUMBER(2048, 1 << FAB_VERBS_TAG_MAX_MIN, FAB_VERBS_EAGER_MAX),
         .unit = "bytes",
         .help = "With verbs_tm, longest message that this process wants at once, in place of "
                 "verbs_eager_limit, if that is more; rounded down to a power of two. Longer ones "
@@ -252,13 +175,8 @@ static const fab_param_t verbs_rows[] = {
                 "memory, so that nothing is copied.",
     },
     {
-        .name = "verbs_tm_min",
-        .type = FAB_PARAM_UINT,
-        .level = 5,
-        .offset = offsetof(fab_params_t, verbs_tm_min),
-        .number = 0,
-        .min = 0,
-        .max = UINT_MAX,
+        FAB_PARAM(fab_params_t, verbs_tm_min, UINT, 5),
+        FAB_PARAM_NUMBER(0, 0, UINT_MAX),
         .unit = "bytes",
         .help = "With verbs_tm, the CPU matches receives with a shorter buffer. That costs less "
                 "than listing them if the program seldom computes while it waits. They also keep "
