@@ -48,12 +48,6 @@ static inline void *fab_idmap_find(const fab_idmap_t *map, uint32_t id)
  */
 void *fab_idmap_next(const fab_idmap_t *map, uint32_t *index);
 
-/* Let a live id name another object. */
-static inline void fab_idmap_replace(fab_idmap_t *map, uint32_t id, void *object)
-{
-    map->slots[id & (FAB_ID_MAX - 1)].object = object;
-}
-
 /* End the id, which must be live. */
 void fab_idmap_remove(fab_idmap_t *map, uint32_t id);
 
