@@ -42,6 +42,7 @@
     X(ofi_msgs_sent, "messages sent by libfabric")                                                 \
     X(ofi_msgs_received, "messages received by libfabric")                                         \
     X(ofi_injected, "messages that libfabric copied at once (fi_inject)")                          \
+    X(ofi_packs, "messages by libfabric that were several short ones")                             \
     X(ofi_credit_messages, "messages sent by libfabric only to return credits")                    \
     X(ofi_no_credit, "sends by libfabric that found the receiver's window used up")                \
     X(ofi_again, "operations that libfabric's provider had no room for")                           \

@@ -63,6 +63,8 @@ struct fab_ofi_domain {
     bool is_closed;     /* by fab_close(): operations end without completion */
 
     /* sending */
+    bool is_packing;    /* a message costs the provider a system call: few messages, then */
+    uint32_t polls;     /* of the completion queue, so far */
     size_t inject_max;  /* bytes of a message that libfabric copies at once */
     size_t eager_limit; /* bytes of a payload here */
     fab_ofi_pool_t send_pool;

@@ -52,6 +52,9 @@ struct fab_ofi_ep {
     bool is_sending, is_due, is_asked, is_in_rma; /* stands in that queue of the domain's */
     void *spare; /* the fabric's, until it was up: fab_provider_t.spare */
 
+    bool is_batch;        /* between the calls of batch(): short messages are packed */
+    uint32_t alone_poll;  /* dom->polls when a short message was last sent alone */
+    fab_ofi_sbuf_t *pack; /* messages that leave together; NULL: none. len: bytes of the parts */
     fab_ofi_sbuf_t *reserved;  /* by fab_reserve(); NULL: none */
     fab_ofi_sbuf_t *to_send;   /* messages that found no room, the oldest; NULL: none */
     fab_ofi_sbuf_t *last_send; /* the newest of them */

@@ -54,6 +54,9 @@ static int ofi_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t le
     if (__builtin_expect(!fab_ofi_can_send(ep), 0)) {
         return cannot_send(ep);
     }
+    if (!fab_ofi_is_its_turn(ep, len)) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
     return len <= peer->eager_max ? fab_ofi_send_msg(ep, hdr, data, len) : OPAL_ERR_BAD_PARAM;
 }
 
@@ -63,6 +66,7 @@ static void *ofi_reserve(fab_peer_t *peer, size_t max_len)
     fab_ofi_pool_t *pool = &ep->dom->send_pool;
 
     (void) max_len;
+    fab_ofi_send_pack(ep);
     if (__builtin_expect(!fab_ofi_can_send(ep), 0)) {
         (void) cannot_send(ep);
         return NULL;
@@ -88,6 +92,7 @@ const fab_ops_t fab_ofi_ops = {
     .expose = fab_ofi_expose,
     .unexpose = fab_ofi_unexpose,
     .rma = fab_ofi_rma,
+    .batch = fab_ofi_batch,
     .send_offered = fab_ofi_tm_send_offered,
 };
 

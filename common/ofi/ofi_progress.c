@@ -52,20 +52,46 @@ static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
     return true;
 }
 
-static void deliver(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+static void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
 {
-    const uint8_t id = fab_ofi_hdr_id(hdr);
+    const uint8_t id = hdr.id;
     fab_ofi_domain_t *dom = ep->dom;
     const bool is_counted = 0 != (ep->peer->caps & FAB_CAP_TM);
 
     ep->consumed++;
     fab_counters.ofi_msgs_received++;
-    fab_deliver(dom->fab, ep->peer, fab_hdr(id, hdr->tag, hdr->app_ctx), data, len);
+    fab_deliver(dom->fab, ep->peer, hdr, data, len);
     if (__builtin_expect(is_counted, 0)) {
         fab_ofi_tm_handled(dom, id);
     }
     if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
         fab_ofi_schedule_credits(ep);
+    }
+}
+
+/* Several messages in one; any may end the session, and ep with it. */
+static void on_pack(fab_ofi_ep_t *ep, const unsigned char *data, size_t len)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    const uint32_t index = ep->index, cookie = ep->cookie;
+    fab_ofi_part_t part;
+
+    while (len > 0 && NULL != ep && FAB_PEER_FAILED != ep->peer->state) {
+        if (len < sizeof(part)) {
+            bad_message(ep, "a part is cut off");
+            return;
+        }
+        memcpy(&part, data, sizeof(part));
+        data += sizeof(part);
+        len -= sizeof(part);
+        if (part.id >= FAB_AM_MAX || fab_ofi_padded(part.len) > len) {
+            bad_message(ep, "a part is too long, or there is no such id");
+            return;
+        }
+        deliver(ep, fab_hdr(part.id, part.tag, part.app_ctx), data, part.len);
+        data += fab_ofi_padded(part.len);
+        len -= fab_ofi_padded(part.len);
+        ep = fab_ofi_session(dom, index, cookie);
     }
 }
 
@@ -103,7 +129,9 @@ static void on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data
     } else if (!take_credit(ep, hdr->credits)) {
         bad_message(ep, "it takes credit for more than was sent");
     } else if (id < FAB_AM_MAX) {
-        deliver(ep, hdr, data, len);
+        deliver(ep, fab_hdr(id, hdr->tag, hdr->app_ctx), data, len);
+    } else if (FAB_OFI_ID_PACK == id) {
+        on_pack(ep, data, len);
     } else {
         on_own(ep, hdr, data, len);
     }
@@ -164,6 +192,11 @@ static __attribute__((noinline)) void on_no_session(fab_ofi_domain_t *dom, uint8
     }
 }
 
+static bool is_users(const fab_ofi_hdr_t *hdr)
+{
+    return fab_ofi_hdr_id(hdr) < FAB_AM_MAX || FAB_OFI_ID_PACK == fab_ofi_hdr_id(hdr);
+}
+
 static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t len)
 {
     fab_ofi_hdr_t hdr;
@@ -185,7 +218,7 @@ static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t l
         return;
     }
     ep = fab_ofi_session(dom, fab_ofi_hdr_index(&hdr), hdr.cookie);
-    if (__builtin_expect(NULL == ep || (dom->is_closed && fab_ofi_hdr_id(&hdr) < FAB_AM_MAX), 0)) {
+    if (__builtin_expect(NULL == ep || (dom->is_closed && is_users(&hdr)), 0)) {
         on_stray(ep, &hdr);
         return;
     }
@@ -342,6 +375,7 @@ int fab_ofi_poll(void *domain)
     bool is_quiet = false;
     int events = 0;
 
+    dom->polls++;
     if (__builtin_expect(NULL != dom->tm, 0)) {
         fab_ofi_tm_poll_begin(dom);
     }

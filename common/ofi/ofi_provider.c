@@ -135,6 +135,12 @@ static const char *fill_address(fab_ofi_domain_t *dom)
                : fab_sentence(dom->fab, "There are no random bytes: %s.", strerror(errno));
 }
 
+static bool sends_by_system_calls(const struct fi_info *info)
+{
+    return fab_ofi_is_provider(info, "tcp") || fab_ofi_is_provider(info, "net") ||
+           fab_ofi_is_provider(info, "sockets") || fab_ofi_is_provider(info, "udp");
+}
+
 /* What of the offer matters later. */
 static void read_info(fab_ofi_domain_t *dom)
 {
@@ -152,6 +158,7 @@ static void read_info(fab_ofi_domain_t *dom)
                                                                       : FAB_OFI_INJECT_MAX;
     dom->has_rma = 0 != (info->caps & FI_RMA);
     dom->is_virt = 0 != (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR);
+    dom->is_packing = sends_by_system_calls(info);
     dom->has_delivery = true;
     dom->is_honest = !fab_ofi_is_provider(info, "ofi_rxm");
 }

@@ -20,17 +20,13 @@ enum {
 
 /* ---- messages ------------------------------------------------------------ */
 
-static size_t padded(size_t len)
-{
-    return (len + FAB_OFI_ALIGN - 1) & ~(size_t) (FAB_OFI_ALIGN - 1);
-}
-
 /* Write the header, and zeros behind the payload. Returns the message's length. */
 static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char *msg, size_t len)
 {
-    const size_t all = sizeof(fab_ofi_hdr_t) + padded(len);
+    const size_t all = sizeof(fab_ofi_hdr_t) + fab_ofi_padded(len);
     const fab_ofi_hdr_t head = {
-        .id_index = fab_ofi_id_index(hdr.id, (uint32_t) (padded(len) - len), ep->peer_index),
+        .id_index = fab_ofi_id_index(hdr.id, (uint32_t) (fab_ofi_padded(len) - len),
+                                     ep->peer_index),
         .app_ctx = hdr.app_ctx,
         .tag = hdr.tag,
         .cookie = ep->peer_cookie,
@@ -39,22 +35,28 @@ static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char
     };
 
     memcpy(msg, &head, sizeof(head));
-    if (padded(len) != len) {
-        memset(msg + sizeof(head) + len, 0, padded(len) - len);
+    if (fab_ofi_padded(len) != len) {
+        memset(msg + sizeof(head) + len, 0, fab_ofi_padded(len) - len);
     }
     return all;
 }
 
-static void sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
+/* A message of the fabric's goes, or is packed. */
+static void count_sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
 {
     if (__builtin_expect(NULL != ep->offers, 0)) {
         fab_ofi_offers_note(ep->offers, ep->sent, FAB_AM_EAGER == hdr.id || FAB_AM_RNDV == hdr.id,
                             hdr.tag);
     }
     ep->sent++;
+    fab_counters.ofi_msgs_sent++;
+}
+
+static void sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
+{
+    count_sent(ep, hdr);
     ep->next_seq++;
     ep->advertised = ep->consumed;
-    fab_counters.ofi_msgs_sent++;
 }
 
 /* ---- to libfabric -------------------------------------------------------- */
@@ -178,6 +180,79 @@ void fab_ofi_send_drop(fab_ofi_ep_t *ep)
     take_off(ep);
 }
 
+/* ---- several in one ------------------------------------------------------- */
+
+static __attribute__((noinline)) void send_pack(fab_ofi_ep_t *ep)
+{
+    fab_ofi_sbuf_t *buf = ep->pack;
+
+    ep->pack = NULL;
+    buf->len = (uint32_t) finish(ep, fab_hdr(FAB_OFI_ID_PACK, 0, 0), buf->data, buf->len);
+    ep->next_seq++;
+    ep->advertised = ep->consumed;
+    fab_counters.ofi_packs++;
+    send_or_wait(ep, buf);
+}
+
+void fab_ofi_send_pack(fab_ofi_ep_t *ep)
+{
+    if (__builtin_expect(NULL != ep->pack, 0)) {
+        send_pack(ep);
+    }
+}
+
+static size_t part_size(size_t len)
+{
+    return sizeof(fab_ofi_part_t) + fab_ofi_padded(len);
+}
+
+/* Is there a pack with room for size bytes more? */
+static bool has_pack(fab_ofi_ep_t *ep, size_t size)
+{
+    fab_ofi_pool_t *pool = &ep->dom->send_pool;
+
+    if (NULL != ep->pack && ep->pack->len + size > ep->peer->eager_max) {
+        send_pack(ep);
+    }
+    if (NULL == ep->pack && NULL == ep->to_send) {
+        ep->pack = fab_ofi_pool_has_room(pool) ? fab_ofi_pool_get(pool) : NULL;
+        fab_counters.ofi_no_buffer += NULL == ep->pack;
+        if (NULL != ep->pack) {
+            ep->pack->len = 0;
+        }
+    }
+    return NULL != ep->pack;
+}
+
+/* Add a short message to what leaves together. */
+static int pack(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+{
+    const fab_ofi_part_t part = {
+        .id = hdr.id, .len = (uint16_t) len, .app_ctx = hdr.app_ctx, .tag = hdr.tag};
+    unsigned char *at;
+
+    if (!has_pack(ep, part_size(len))) {
+        return OPAL_ERR_RESOURCE_BUSY;
+    }
+    at = ep->pack->data + sizeof(fab_ofi_hdr_t) + ep->pack->len;
+    memcpy(at, &part, sizeof(part));
+    if (len > 0) {
+        memcpy(at + sizeof(part), data, len);
+    }
+    memset(at + sizeof(part) + len, 0, fab_ofi_padded(len) - len);
+    ep->pack->len += (uint32_t) part_size(len);
+    count_sent(ep, hdr);
+    return OPAL_SUCCESS;
+}
+
+void fab_ofi_batch(fab_peer_t *peer, bool is_begin)
+{
+    fab_ofi_ep_t *ep = peer->ep;
+
+    ep->is_batch = is_begin && ep->dom->is_packing;
+    fab_ofi_send_pack(ep);
+}
+
 /* ---- the fabric's messages ----------------------------------------------- */
 
 static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data,
@@ -227,7 +302,16 @@ static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr,
 /* Two functions, so that neither has to save what only the other needs. */
 int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
 {
-    return sizeof(fab_ofi_hdr_t) + padded(len) <= ep->dom->inject_max
+    if (__builtin_expect(ep->is_batch, 0)) {
+        if (part_size(len) <= fab_ofi_min(FAB_OFI_PART_MAX, ep->peer->eager_max)) {
+            return pack(ep, hdr, data, len);
+        }
+        fab_ofi_send_pack(ep);
+        if (NULL != ep->to_send) {
+            return OPAL_ERR_RESOURCE_BUSY;
+        }
+    }
+    return sizeof(fab_ofi_hdr_t) + fab_ofi_padded(len) <= ep->dom->inject_max
                ? send_short(ep, hdr, data, len)
                : send_long(ep, hdr, data, len);
 }
@@ -254,6 +338,7 @@ static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
 {
     fab_ofi_sbuf_t *buf = fab_ofi_pool_get(&ep->dom->send_pool);
 
+    fab_ofi_send_pack(ep);
     if (NULL == buf) {
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_OUT_OF_RESOURCE,
                                  "There is no memory for a message to it.");

@@ -16,6 +16,26 @@ int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
 /* The same with the payload in place; it goes now or later. */
 void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len);
 /*
+ * May a message of len bytes be sent alone now?  Where several may leave together, a short one only
+ * as the first after a poll, or in a batch.
+ */
+static inline bool fab_ofi_is_its_turn(fab_ofi_ep_t *ep, size_t len)
+{
+    const fab_ofi_domain_t *dom = ep->dom;
+    const bool is_first = ep->alone_poll != dom->polls;
+
+    if (!dom->is_packing || ep->is_batch || len > FAB_OFI_PART_MAX) {
+        return true;
+    }
+    ep->alone_poll = dom->polls;
+    return is_first;
+}
+/* What is packed goes now or later, ahead of what is sent next. */
+void fab_ofi_send_pack(fab_ofi_ep_t *ep);
+/* fab_ops_t.batch */
+void fab_ofi_batch(fab_peer_t *peer, bool is_begin);
+
+/*
  * One of the provider's own messages (FAB_OFI_ID_*), now or when there is room.  False: there is no
  * memory, and the peer is about to fail.
  */

@@ -33,6 +33,12 @@
  * has sent HELLO ignores the other's HELLO if its own name is the smaller one; that may come after
  * the other's WELCOME, which has the same index and cookie.
  *
+ * Short messages that leave together are parts of one, PACK, whose app_ctx and tag mean nothing:
+ *
+ *       0 id (8), 0 (8), len (16)   4 app_ctx   8 tag   16 payload, to a multiple of 8 ...
+ *
+ * A part counts for credits as a message of its own; PACK itself does not.
+ *
  * Where both addresses have FAB_OFI_ADDR_TAGGED (doc/ofi.md), of long messages:
  *
  *      receiver                                        sender
@@ -57,7 +63,7 @@
 #include "fabric/fab.h"
 
 #define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
-#define FAB_OFI_VERSION 2
+#define FAB_OFI_VERSION 3
 
 enum {
     FAB_OFI_NAME_MAX = 64,        /* bytes of an endpoint's address: the longest is 32 */
@@ -70,6 +76,7 @@ enum {
     FAB_OFI_WINDOW_MAX = 16384,   /* messages: well below half of the credits' 2^16 */
     FAB_OFI_RECV_BYTES = 1 << 20, /* of one receive buffer, which many messages share */
     FAB_OFI_ALIGN = 8,
+    FAB_OFI_PART_MAX = 1024, /* bytes of a part of PACK: longer messages go alone */
 };
 
 #define FAB_OFI_NO_INDEX 0x1fffffu /* HELLO, CHALLENGE: they are of no session */
@@ -91,6 +98,7 @@ enum {
     FAB_OFI_ID_GONE = 140,     /* likewise, in answer: it will not be named any more */
     FAB_OFI_ID_NAMED = 141,    /* app_ctx: the send's id, for PLACED or FIN */
     FAB_OFI_ID_PLACED = 142,   /* app_ctx: the send whose data has come */
+    FAB_OFI_ID_PACK = 143,
 };
 
 typedef enum fab_ofi_refusal {
@@ -128,6 +136,23 @@ static inline uint32_t fab_ofi_hdr_pad(const fab_ofi_hdr_t *hdr)
 static inline uint32_t fab_ofi_hdr_index(const fab_ofi_hdr_t *hdr)
 {
     return hdr->id_index >> 11;
+}
+
+/* What a part of PACK begins with. */
+typedef struct fab_ofi_part {
+    uint8_t id; /* below FAB_AM_MAX */
+    uint8_t reserved;
+    uint16_t len; /* bytes of payload */
+    uint32_t app_ctx;
+    uint64_t tag;
+} fab_ofi_part_t;
+
+_Static_assert(16 == sizeof(fab_ofi_part_t), "fab_ofi_part_t is a wire format");
+
+/* Bytes that a payload of len bytes takes. */
+static inline size_t fab_ofi_padded(size_t len)
+{
+    return (len + FAB_OFI_ALIGN - 1) & ~(size_t) (FAB_OFI_ALIGN - 1);
 }
 
 /* In an address. */

@@ -14,6 +14,8 @@
 #include "ofi/ofi_known.h"
 #include "sock/sha256.h"
 
+enum { PACKED = 20 }; /* messages at once */
+
 static int got;
 
 static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -234,12 +236,62 @@ static void test_bad(void **state)
     }
 }
 
+/* PACK with one part that is wrong. */
+static void bad_part(world_t *world)
+{
+    meet(world);
+    if (0 == world->rank) {
+        const fab_ofi_ep_t *ep = ep_of(world_peer(world, 1));
+        struct {
+            fab_ofi_hdr_t hdr;
+            fab_ofi_part_t part[2];
+        } msg = {.hdr = forged(ep, FAB_OFI_ID_PACK)};
+        msg.part[0].id = 0 == flaw ? FAB_AM_MAX : AM_DATA;
+        msg.part[0].len = 1 == flaw ? 17 : 16;
+        inject(world, ep, &msg.hdr, sizeof(msg) - (2 == flaw ? 24 : 0));
+    } else {
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(1 == fab_counters.ofi_bad_messages);
+        CHECK(NULL != strstr(world->failed_why, "a part"));
+    }
+    world_barrier(world);
+}
+
+static void test_bad_part(void **state)
+{
+    (void) state;
+    for (flaw = 0; flaw < 3; flaw++) {
+        assert_int_equal(world_run(2, false, bad_part), 0);
+    }
+}
+
+/* Short messages that are sent at once share messages of libfabric's. */
+static void packed(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    meet(world);
+    for (int i = 0; i < PACKED; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    }
+    WORLD_UNTIL(1 + PACKED == got);
+    CHECK(1 == fab_counters.ofi_packs);
+    world_barrier(world);
+}
+
+static void test_packed(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, packed), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead),   cmocka_unit_test(test_keyless),
         cmocka_unit_test(test_strays), cmocka_unit_test(test_replayed),
-        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_part),
+        cmocka_unit_test(test_packed),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
