@@ -18,7 +18,7 @@
 #include "pml_tm_stuck.h"
 
 enum {
-    MAX_REPORTS = 3,       /* of one wait: after the time, twice and four times as long */
+    MAX_REPORTS = 3,       /* of one wait: after the time, and each time that it has doubled */
     PAUSE_NS = 100000000,  /* from one question to the second */
     AGAIN_NS = 1000000000, /* until the next try, if something moved */
 };
@@ -169,11 +169,13 @@ static bool is_due(const mca_pml_tm_watch_t *watch, const mca_pml_tm_answer_t *s
                    uint64_t now_ns)
 {
     const uint64_t after_ns = (uint64_t) mca_pml_tm.params.report_after * 1000000000;
+    const uint64_t long_ns = now_ns - watch->since_ns;
 
-    return IDLE == report.step &&
-           (0 != is_asked ||
-            (0 != after_ns && watch->reports < MAX_REPORTS && now_ns >= report.next_ns &&
-             now_ns - watch->since_ns >= after_ns << watch->reports && state->num_waits > 0));
+    if (IDLE != report.step || 0 != is_asked) {
+        return IDLE == report.step;
+    }
+    return 0 != after_ns && long_ns >= after_ns && long_ns >= watch->quiet_ns &&
+           watch->reports < MAX_REPORTS && now_ns >= report.next_ns && state->num_waits > 0;
 }
 
 /* Is the wait so long that its state is worth looking at? Most ticks come in short ones. */
@@ -262,7 +264,10 @@ static mca_pml_tm_hang_report_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     }
     if (is_done) {
         written = mca_pml_tm_hang_write(report.is_by_signal);
-        watch->reports += !report.is_by_signal;
+        if (!report.is_by_signal) {
+            ++watch->reports;
+            watch->quiet_ns = 2 * (now_ns - watch->since_ns);
+        }
         report.step = IDLE;
         report.next_ns = now_ns;
     }

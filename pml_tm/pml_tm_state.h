@@ -24,6 +24,7 @@ typedef struct mca_pml_tm_watch {
     uint64_t last_ns;  /* the last tick in it; 0: none yet */
     uint32_t number;   /* differs from wait to wait in this process; 0: none was seen yet */
     unsigned reports;  /* of this wait, so far */
+    uint64_t quiet_ns; /* no more of them before it has lasted for so long */
     fab_event_t event; /* the wait as it is recorded when it has ended; kind 0: it was short */
 } mca_pml_tm_watch_t;
 

@@ -38,9 +38,10 @@ gdb=$TM_PREFIX/share/pml_tm/gdb.py
 [[ -r $gdb ]] || fail "no $gdb"
 gdb="gdb -nx -q -batch -x $gdb"
 tm_mpirun 2 "$TM_WORK/dump" \
-    "$gdb -p %d -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
+    "$gdb -p %d -ex 'call (int) mca_pml_tm_dump(&ompi_mpi_comm_world, 1)' -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
     fail "exit status $?: $(cat "$TM_WORK/live")"
 check "$TM_WORK/live"
+require 'communicator MPI_COMM_WORLD' "$TM_WORK/err" # of the call
 for core in "$TM_WORK"/core.*; do
     $gdb -ex "core-file $core" -ex pml-tm "$TM_WORK/dump" >>"$TM_WORK/dead" 2>&1 ||
         fail "$core: $(cat "$TM_WORK/dead")"
