@@ -23,7 +23,8 @@ info --layout 2x2
 grep -qE '^verbs +memory ' said || fail 'no memory of verbs'
 info --measure
 grep -qE "^verbs $measured" said || fail 'verbs was not measured'
-unset SYSFS_PATH LD_LIBRARY_PATH # libfabric's own provider of verbs is not for the device in software
+# libfabric's own provider of verbs is not for the device in software
+unset SYSFS_PATH LD_LIBRARY_PATH
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"
 OMPI_MCA_pml_tm_ofi_provider=$(ofi_offers tcp net | head -n 1) info --measure
