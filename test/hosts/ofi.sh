@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 needs=ip,fi_info,rdma/fabric.h cores=2 short=ofi
 #
-# MPI programs on two hosts that communicate by libfabric, over its providers in software; then
-# where its device leads nowhere.
+# MPI programs on two hosts that communicate by libfabric, over its providers in software, without
+# and with receives offered to their senders (in a short run by turns); then where its device leads
+# nowhere.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"
@@ -14,15 +15,24 @@ hosts_up 2
 mapfile -t offers < <(ofi_offers tcp net 'tcp;ofi_rxm' sockets)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 
-# The device is eth0: with several addresses of a host the first would be taken.
-for provider in "${offers[@]}"; do
-    settings=("OMPI_MCA_pml_tm_ofi_provider=$provider" OMPI_MCA_pml_tm_ofi_if_include=eth0
-        FI_OFI_RXM_BUFFER_SIZE=1024)
+# check PROVIDER TAGGED.  The device is eth0: with several addresses of a host the first would be
+# taken.
+check()
+{
+    settings=("OMPI_MCA_pml_tm_ofi_provider=$1" OMPI_MCA_pml_tm_ofi_if_include=eth0
+        "OMPI_MCA_pml_tm_ofi_tagged=$2" FI_OFI_RXM_BUFFER_SIZE=1024)
     hosts_check 1 "${settings[@]}" counters ofi_msgs_sent
+    [[ $2 == none ]] || hosts_check 1 "${settings[@]}" offered counted
     hosts_check 1 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi ordering
     hosts_check 2 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi random "$(tm_seed 71)" \
         "$(tm_seconds 5)"
     hosts_check 2 "${settings[@]}" random "$(tm_seed 72)" "$(tm_seconds 5)"
+}
+
+for provider in "${offers[@]}"; do
+    for tagged in none always; do
+        ! is_turn 2 || check "$provider" "$tagged"
+    done
 done
 
 # A device that leads nowhere: the peer is reached by tcp, by another one.
