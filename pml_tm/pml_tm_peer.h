@@ -74,7 +74,7 @@ static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
     if (OPAL_UNLIKELY(NULL != record) && record->must_hold && limit > sizeof(fab_rndv_t)) {
         limit = sizeof(fab_rndv_t);
     }
-    return limit < fab_tag_max(peer) ? limit : fab_tag_max(peer);
+    return limit < peer->eager_max ? limit : peer->eager_max;
 }
 
 /* Name this process has in the fabric. */

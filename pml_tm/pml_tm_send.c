@@ -210,7 +210,7 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
     if (req->is_rndv) {
         mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
         mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit &&
-                                                       len <= fab_tag_max(req->core.peer)
+                                                       len <= req->core.peer->eager_max
                                                    ? by
                                                    : 0;
     } else if (0 != req->core.id) {
@@ -432,7 +432,7 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
-    return len <= mca_pml_tm.eager_limit && len <= fab_tag_max(peer) &&
+    return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 

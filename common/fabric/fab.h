@@ -265,8 +265,6 @@ struct fab {
     unsigned record_level; /* what is recorded: fab_look.h */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
-    /* bytes; the least that the device of a peer with FAB_CAP_TAG_MAX takes; 0: there is none */
-    uint32_t tag_max;
     /* providers that are open reach all of the job: others serve processes that join it later */
     bool is_covered;
     fab_config_t config; /* that of the first user, for members that are the same for all users */
@@ -338,10 +336,9 @@ enum {
     FAB_CAP_PUT = 1u << 1, /* fab_put works */
     /* its tagged messages come through this process's matching device (fab_tm.h) */
     FAB_CAP_TM = 1u << 2,
-    FAB_CAP_RING = 1u << 3,    /* ep begins with a fab_shm_pair_t: for shm_inl.h */
-    FAB_CAP_MAPPED = 1u << 4,  /* gets and puts copy memory that is mapped here: no system call */
-    FAB_CAP_TAG_MAX = 1u << 5, /* messages FAB_AM_EAGER are limited by fab_t.tag_max, too */
-    FAB_CAP_ATOMIC = 1u << 6,  /* fab_atomic() works, on memory that the peer exposed for it */
+    FAB_CAP_RING = 1u << 3,   /* ep begins with a fab_shm_pair_t: for shm_inl.h */
+    FAB_CAP_MAPPED = 1u << 4, /* gets and puts copy memory that is mapped here: no system call */
+    FAB_CAP_ATOMIC = 1u << 5, /* fab_atomic() works, on memory that the peer exposed for it */
 };
 
 enum {
@@ -395,15 +392,6 @@ struct fab_peer {
 };
 
 _Static_assert(sizeof(fab_peer_t) <= 64, "a peer record is one cache line");
-
-/* Longest payload of a message FAB_AM_EAGER to this peer, bytes. */
-static inline uint32_t fab_tag_max(const fab_peer_t *peer)
-{
-    return __builtin_expect(0 == (peer->caps & FAB_CAP_TAG_MAX), 1) ||
-                   peer->eager_max < peer->fab->tag_max
-               ? peer->eager_max
-               : peer->fab->tag_max;
-}
 
 /*
  * Open the process with this name for the user, and return its peer record.  A new record is

@@ -41,10 +41,9 @@ typedef struct fab_params {
     char *verbs_networks;
     int verbs_gid_index;
     unsigned int verbs_ports;
-    unsigned int verbs_eager_limit;    /* bytes; also the size of a buffer */
-    unsigned int verbs_tm_eager_limit; /* bytes */
-    unsigned int verbs_window;         /* messages */
-    unsigned int verbs_buffers;        /* receive buffers, and as many send buffers */
+    unsigned int verbs_eager_limit; /* bytes; also the size of a buffer */
+    unsigned int verbs_window;      /* messages */
+    unsigned int verbs_buffers;     /* receive buffers, and as many send buffers */
     unsigned int verbs_max_connections;
     int verbs_traffic_class;
     unsigned int verbs_sl;

@@ -231,7 +231,6 @@ static bool addr_is_sound(const fab_verbs_addr_t *addr)
            addr->mtu <= IBV_MTU_4096 && addr->num_others < FAB_VERBS_PORTS &&
            (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
            addr->pid <= INT32_MAX && addr->max_read < 32 &&
-           (0 == addr->tag_max || (addr->tag_max >= FAB_VERBS_TAG_MAX_MIN && addr->tag_max < 32)) &&
            (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
             IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
@@ -255,18 +254,6 @@ static const char *addr_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr
                             addr->version, FAB_VERBS_VERSION);
     }
     return addr_is_sound(addr) && others_are_sound(addr) ? NULL : "its verbs address is damaged";
-}
-
-/* Its device puts messages with a tag where there is room for so much, and no more. */
-static void note_tag_max(fab_peer_t *peer, const fab_verbs_addr_t *addr)
-{
-    const uint32_t tag_max = UINT32_C(1) << addr->tag_max;
-    fab_t *fab = peer->fab;
-
-    if (0 != (addr->flags & FAB_VERBS_ADDR_TM) && 0 != addr->tag_max) {
-        peer->caps |= FAB_CAP_TAG_MAX;
-        fab->tag_max = 0 == fab->tag_max || tag_max < fab->tag_max ? tag_max : fab->tag_max;
-    }
 }
 
 int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
@@ -305,7 +292,6 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max
                                                                     : fab_params.verbs_eager_limit;
     peer->ep = ep;
-    note_tag_max(peer, &addr);
     return OPAL_SUCCESS;
 }
 

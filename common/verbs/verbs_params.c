@@ -160,19 +160,9 @@ static const fab_param_t verbs_rows[] = {
         FAB_PARAM(fab_params_t, verbs_tm_tags, UINT, 5),
         FAB_PARAM_NUMBER(1024, 1, 65536),
         .unit = "receives",
-        .help =
-            "With verbs_tm, limit for the length of the device's list; the device may allow "
-            "less. Up to this many buffers of verbs_tm_eager_limit bytes are locked in memory for "
-            "the receives.",
-    },
-    {
-        FAB_PARAM(fab_params_t, verbs_tm_eager_limit, UINT, 4),
-        FAB_PARAM_NUMBER(2048, 1 << FAB_VERBS_TAG_MAX_MIN, FAB_VERBS_EAGER_MAX),
-        .unit = "bytes",
-        .help = "With verbs_tm, longest message that this process wants at once, in place of "
-                "verbs_eager_limit, if that is more; rounded down to a power of two. Longer ones "
-                "are read by the device. Receives of this length are listed with their own "
-                "memory, so that nothing is copied.",
+        .help = "With verbs_tm, limit for the length of the device's list; the device may allow "
+                "less. Up to this many buffers of verbs_eager_limit bytes are locked in memory for "
+                "the receives.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_tm_min, UINT, 5),

@@ -241,7 +241,7 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         "                      longer           rendezvous, read by the receiver: no copy (READ, "
         "steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
-        NULL != dom->tm ? dom->tm->eager_max : fab_params.verbs_eager_limit, dom->name,
+        fab_params.verbs_eager_limit, dom->name,
         !is_roce                                     ? "InfiniBand"
         : dom->cm_ops->is_iwarp                      ? "iWARP"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"

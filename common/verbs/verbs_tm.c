@@ -139,20 +139,6 @@ static const char *tm_try(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
     return why;
 }
 
-/*
- * How long a message may be that comes at once, so how long the memory of a listed receive must be.
- * Not so long as others, if the device reads longer ones by itself: what it puts into a buffer of
- * this process is copied.
- */
-static void set_eager_max(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
-{
-    const uint32_t limit = fab_verbs_min(fab_params.verbs_tm_eager_limit,
-                                         fab_params.verbs_eager_limit);
-
-    dom->addr.tag_max = tm->has_rndv ? verbs_log2(limit) : 0;
-    tm->eager_max = tm->has_rndv ? UINT32_C(1) << dom->addr.tag_max : fab_params.verbs_eager_limit;
-}
-
 bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
 {
     fab_verbs_tm_t *tm = !fab_params_is_none(fab_params.verbs_tm) ? calloc(1, sizeof(*tm)) : NULL;
@@ -178,8 +164,8 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     }
     fab_log(dom->fab, 10, "%s: a list of %u receives, a queue of %u operations on it", dom->name,
             tm->max_tags, tm->max_ops);
-    set_eager_max(dom, tm);
-    fab_verbs_pool_init(&tm->pool, dom->pd, tm->eager_max, tm->max_tags + FAB_VERBS_TM_SPARE);
+    fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit,
+                        tm->max_tags + FAB_VERBS_TM_SPARE);
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
     dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
@@ -221,7 +207,7 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
  */
 static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_tm_recv_t *recv)
 {
-    if (NULL == recv->data || recv->len < dom->tm->eager_max) {
+    if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
         return false;
     }
     place->len = recv->len < dom->port.max_msg_sz ? (uint32_t) recv->len : dom->port.max_msg_sz;
@@ -246,7 +232,7 @@ static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
     }
     place->buf = buf;
     place->data = buf->data;
-    place->len = tm->eager_max;
+    place->len = fab_params.verbs_eager_limit;
     place->lkey = buf->lkey;
     return true;
 }
@@ -369,7 +355,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .max_tags = dom->tm->max_tags,
             .max_ops = dom->tm->max_ops,
             .min_len = fab_params.verbs_tm_min,
-            .own_len = dom->tm->eager_max,
+            .own_len = fab_params.verbs_eager_limit,
             .release = tm_release,
         };
     }

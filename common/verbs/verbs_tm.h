@@ -18,7 +18,6 @@ struct fab_verbs_tm {
     struct ibv_cq_ex *cq;
     uint32_t max_tags;
     uint32_t max_ops;
-    uint32_t eager_max;             /* bytes; longer messages are announced */
     fab_verbs_pool_t pool;          /* buffers of listed receives */
     struct fab_verbs_place *places; /* all */
     struct fab_verbs_place *free_places;

@@ -55,7 +55,6 @@ enum {
     FAB_VERBS_PAIRS = FAB_VERBS_PORTS * FAB_VERBS_PORTS, /* of ports of two processes */
     FAB_VERBS_EAGER_MIN = 304,     /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
     FAB_VERBS_EAGER_MAX = 1 << 20, /* bytes */
-    FAB_VERBS_TAG_MAX_MIN = 6,     /* as a power of two: an announcement fits */
     FAB_VERBS_WINDOW_MAX = 16384,  /* messages: well below half of the credits' 2^16 */
 };
 
@@ -160,9 +159,7 @@ typedef struct fab_verbs_addr {
     uint16_t pkey;      /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
     /* its place among the ports of the host that could be used: equal ones may share a switch */
     uint8_t rail;
-    /* TM: its list takes messages EAGER of 2^tag_max bytes at most; 0: of eager_max */
-    uint8_t tag_max;
-    uint8_t reserved[6];
+    uint8_t reserved[7];
     fab_verbs_port_addr_t others[FAB_VERBS_PORTS - 1]; /* the best first */
 } fab_verbs_addr_t;
 

@@ -9,10 +9,10 @@
  * way, where no device matches; [full]: there are few requests, which are used up.
  */
 /* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
-/* TEST: np=2 env="OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
-/* TEST: np=2 args=threads env="OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
-/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32 OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
-/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32 OMPI_MCA_pml_tm_verbs_tm_eager_limit=8192" */
+/* TEST: np=2 */
+/* TEST: np=2 args=threads */
+/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
+/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
 #include "tm_counter.h"
 
 #include <sched.h>

@@ -49,7 +49,7 @@ static void receive_window(char *in, int size, bool is_early)
     TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 8, MPI_COMM_WORLD));
 }
 
-enum { TAG_LATE = 9, TAG_FIRST = 10, TAG_GO = 11, FIRST = 2000, LATE = 100000 };
+enum { TAG_LATE = 9, TAG_FIRST = 10, TAG_GO = 11, FIRST = 4000, LATE = 100000 };
 
 static void send_two(char **out, MPI_Datatype halves)
 {
