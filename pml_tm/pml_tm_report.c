@@ -207,11 +207,11 @@ static void lines_of_messages(mca_pml_tm_text_t *text)
     for (unsigned i = 0; NULL != fab_provider_name(i); ++i) {
         line_of_way(text, i);
     }
-    mca_pml_tm_text_line(text,
-                         "  copies         of announced ones, %.3f GB were read from the sender's "
-                         "memory, in one copy, %.3f GB came in pieces, in two or more",
-                         gb(total[PML_TM_REPORT_GET_BYTES]),
-                         gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
+    mca_pml_tm_text_line(
+        text,
+        "  announced      %.3f GB read from the sender's memory (one copy), %.3f GB "
+        "in pieces (two copies or more)",
+        gb(total[PML_TM_REPORT_GET_BYTES]), gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
     mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
                          mca_pml_tm_share(total[PML_TM_REPORT_UNEXPECTED], received));
     line_of_depth(text, PML_TM_REPORT_UNEXP_MAX, "messages were unexpected");
