@@ -172,7 +172,6 @@ void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
     atomic_store_explicit(&status->number, number + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* pairs with the reader's second look at number */
     status->polls = fab->passes;
-    status->events = fab->events;
     status->seen_ns = now_ns;
     status->since_ns = state->since_ns;
     status->peer = state->peer;

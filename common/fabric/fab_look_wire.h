@@ -27,7 +27,7 @@
 #define FAB_LOOK_FILE  ".tmlook"                    /* end of the name of a file */
 
 enum {
-    FAB_LOOK_VERSION = 1,
+    FAB_LOOK_VERSION = 2,
     FAB_LOOK_HEAD = 4096,           /* bytes before the events */
     FAB_LOOK_EVENTS_MIN = 128,      /* a power of two */
     FAB_LOOK_EVENTS_MAX = 32 << 20, /* 1 GiB */
@@ -63,14 +63,14 @@ typedef struct fab_look_status {
     uint64_t bytes;
     int32_t tag;
     uint32_t context; /* id of the communicator in this process */
-    uint32_t events;  /* of the fabric, so far */
     uint8_t what;     /* fab_look_wait_t */
-    uint8_t reserved[11];
+    uint8_t reserved[15];
     char comm[FAB_LOOK_TEXT]; /* the communicator's name, or the beginning of it */
     uint8_t reserved2[32];
 } fab_look_status_t;
 
-_Static_assert(128 == sizeof(fab_look_status_t), "two lines");
+_Static_assert(64 == offsetof(fab_look_status_t, comm), "a line, and a name");
+_Static_assert(128 == sizeof(fab_look_status_t), "the next line is another's");
 
 /* Kinds of events, and what their members say where it is not plain. */
 typedef enum {

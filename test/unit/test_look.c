@@ -228,7 +228,7 @@ static void test_anything(void **state)
     union {
         fab_look_t look;
         unsigned char bytes[FAB_LOOK_HEAD + EVENTS * sizeof(fab_event_t)];
-    } file = {.look = {.magic = FAB_LOOK_MAGIC, .version = 1, .num_events = EVENTS}};
+    } file = {.look = {.magic = FAB_LOOK_MAGIC, .version = FAB_LOOK_VERSION, .num_events = EVENTS}};
     int fd = memfd_create("anything", MFD_CLOEXEC), usable = 0;
     fab_look_t head;
 
@@ -244,7 +244,7 @@ static void test_anything(void **state)
         }
         if (0 == i % 4) {
             file.look.magic = FAB_LOOK_MAGIC;
-            file.look.version = 1;
+            file.look.version = FAB_LOOK_VERSION;
             file.look.num_events = EVENTS;
         }
         assert_int_equal(ftruncate(fd, 0), 0);
