@@ -125,6 +125,22 @@ static void conn_retire(fab_verbs_conn_t *conn, int status)
     }
 }
 
+static void say_broken(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
+{
+    const char *name = conn->dom->name, *status = ibv_wc_status_str(wc->status);
+
+    if (IBV_WC_RETRY_EXC_ERR == wc->status) {
+        fab_verbs_ep_defer_failure(
+            conn->ep, OPAL_ERR_UNREACH,
+            "It does not answer any more (%s: %s): its process has ended, or the network is down.",
+            name, status);
+    } else {
+        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
+                                   "The connection to it broke (%s: %s, vendor's code 0x%x).", name,
+                                   status, wc->vendor_err);
+    }
+}
+
 /* Report the error once per connection; the flushed requests after it add no information. */
 static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
@@ -143,25 +159,19 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
         return; /* fab_verbs_connect_probed() sees it */
     }
     fab_counters.verbs_qp_errors++;
-    if (IBV_WC_WR_FLUSH_ERR == wc->status) {
-        fab_verbs_async(conn->dom); /* the queue pair failed as a whole: its event says why */
+    if (IBV_WC_RETRY_EXC_ERR != wc->status) {
+        fab_verbs_async(conn->dom); /* an event may say why: of the queue pair, or of the port */
     }
     if (IBV_WC_WR_FLUSH_ERR == wc->status && conn->dom->cm_ops->lost(conn)) {
         return;
     }
-    if (IBV_WC_RETRY_EXC_ERR == wc->status) {
-        fab_verbs_ep_defer_failure(
-            ep, OPAL_ERR_UNREACH,
-            "It does not answer any more (%s: %s): its process has ended, or the network is down.",
-            conn->dom->name, ibv_wc_status_str(wc->status));
+    say_broken(conn, wc);
+    /* where the port is down, devices in software say something else than that nobody answers */
+    if (IBV_WC_RETRY_EXC_ERR == wc->status || 0 != conn->dom->port_down_since) {
         fab_verbs_ep_path_failed(ep);
         if (fab_verbs_can_keep(conn)) {
             fab_verbs_keep_begin(conn);
         }
-    } else {
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                                   "The connection to it broke (%s: %s, vendor's code 0x%x).",
-                                   conn->dom->name, ibv_wc_status_str(wc->status), wc->vendor_err);
     }
 }
 

@@ -121,10 +121,7 @@ bool fab_verbs_keep_go_on(fab_verbs_conn_t *conn, uint32_t received)
     fab_verbs_keep_t *keep = conn->ep->keep;
 
     if (NULL == keep) {
-        return 0 == received;
-    }
-    if (0 == (received & FAB_VERBS_RECEIVED_VALID)) {
-        return false;
+        return 0 == (uint16_t) received; /* it was up for the other side alone */
     }
     for (; keep->next != (uint16_t) received; keep->next++) {
         if (STAILQ_EMPTY(&keep->messages)) {

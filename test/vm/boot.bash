@@ -58,7 +58,7 @@ vm_orders()
 {
     local name
     cp "$vm_dir/guest/main.bash" "$vm_temp/main"
-    echo "hosts=$vm_hosts rdma=$vm_rdma siw=${vm_cache@Q}/siw.ko mtu=$vm_mtu share=${vm_share@Q} agent=${vm_dir@Q}/guest/agent" >"$vm_temp/settings"
+    echo "hosts=$vm_hosts rdma=$vm_rdma links=$vm_links siw=${vm_cache@Q}/siw.ko mtu=$vm_mtu share=${vm_share@Q} agent=${vm_dir@Q}/guest/agent" >"$vm_temp/settings"
     {
         for name in $(compgen -e); do
             echo "export $name=${!name@Q}"
@@ -71,7 +71,7 @@ vm_orders()
 # vm_boot HOST: start the machine of this number; its pid goes into vm_pids.
 vm_boot()
 {
-    local qemu other=$((1 - $1))
+    local qemu other=$((1 - $1)) link
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
         -accel tcg,thread=multi
         -smp "$vm_cpus" -m "$vm_memory" -kernel "$vm_cache/vmlinux" -initrd "$vm_cache/initramfs"
@@ -83,13 +83,16 @@ vm_boot()
         qemu+=(-fsdev "local,id=share,path=${vm_share//,/,,},security_model=none,multidevs=remap"
             -device virtio-9p-pci,fsdev=share,mount_tag=share)
     fi
-    if ((vm_hosts == 1)); then
-        qemu+=(-netdev hubport,id=net,hubid=0)
-    else
-        qemu+=(-netdev
-            "dgram,id=net,local.type=unix,local.path=$vm_temp/net.$1,remote.type=unix,remote.path=$vm_temp/net.$other")
-    fi
-    qemu+=(-device "virtio-net-pci,netdev=net,host_mtu=$vm_mtu,mac=52:54:00:4d:00:0$1,romfile=")
+    for ((link = 0; link < vm_links; link++)); do
+        if ((vm_hosts == 1)); then
+            qemu+=(-netdev "hubport,id=net$link,hubid=$link")
+        else
+            qemu+=(-netdev
+                "dgram,id=net$link,local.type=unix,local.path=$vm_temp/net.$link.$1,remote.type=unix,remote.path=$vm_temp/net.$link.$other")
+        fi
+        qemu+=(-device
+            "virtio-net-pci,netdev=net$link,host_mtu=$vm_mtu,mac=52:54:00:4d:0$link:0$1,romfile=")
+    done
     if (($1 == 0)); then
         qemu+=(-device virtio-serial-pci
             -chardev "file,id=out,path=$vm_temp/out" -device virtserialport,chardev=out,name=out

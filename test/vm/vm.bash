@@ -13,7 +13,7 @@
 # shellcheck source-path=SCRIPTDIR source=../lib/script.sh
 . "$TM_SRC/test/lib/script.sh"
 
-# vm_run [hosts=N] [rdma=siw] [timeout=S] [cpus=N] [memory=MIB] [mtu=BYTES] COMMANDS
+# vm_run [hosts=N] [rdma=siw] [links=2] [timeout=S] [cpus=N] [memory=MIB] [mtu=BYTES] COMMANDS
 # Boot machines and run the commands, a bash script, on the first one, with what test/lib/script.sh
 # and guest/lib.bash offer, in the directory $TM_WORK/vm, which all machines may write to and which
 # stays.  The first command that fails ends it.  Shows the output and keeps it in $TM_WORK/out and
@@ -22,7 +22,7 @@
 vm_run()
 {
     local options=(--timeout $((200 * ${TM_TEST_TIMEOUT_SCALE:-1}))) status=0
-    while [[ $1 =~ ^(hosts|rdma|timeout|cpus|memory|mtu)=([0-9a-z]+)$ ]]; do
+    while [[ $1 =~ ^(hosts|rdma|links|timeout|cpus|memory|mtu)=([0-9a-z]+)$ ]]; do
         options+=("--${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")
         shift
     done

@@ -8,8 +8,8 @@
 # HOST is the machine's number.  DIR is test/vm/run's scratch directory, as the host has it, read
 # only:
 #     main            this file
-#     settings        shell assignments: hosts, rdma (rxe or siw), siw (a module), mtu, share (a
-#                     directory, or empty), agent (the path of guest/agent)
+#     settings        shell assignments: hosts, rdma (rxe or siw), links, siw (a module), mtu, share
+#                     (a directory, or empty), agent (the path of guest/agent)
 #     environment     shell commands: the environment and the working directory of test/vm/run
 #     command         shell commands: what to run
 # Standard output and error are the console.  The first machine has the virtio ports out, err and
@@ -18,7 +18,7 @@
 set -u
 host=$1 dir=$2
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-hosts='' rdma='' siw='' mtu='' share='' agent=''
+hosts='' rdma='' links='' siw='' mtu='' share='' agent=''
 # shellcheck source=/dev/null
 . "$dir/settings"
 
@@ -64,10 +64,12 @@ network()
         done
     } >/etc/hosts
     ip link set lo up
-    ip link set eth0 mtu "$mtu" up || die "no network device"
-    ip address add "10.77.0.$((host + 1))/24" dev eth0
     [[ $rdma != siw ]] || busybox insmod "$siw" || die "the module $siw does not load"
-    rdma link add "${rdma}0" type "$rdma" netdev eth0 || die "no device ${rdma}0"
+    for ((i = 0; i < links; i++)); do
+        ip link set "eth$i" mtu "$mtu" up || die "no network device eth$i"
+        ip address add "10.77.$i.$((host + 1))/24" dev "eth$i"
+        rdma link add "$rdma$i" type "$rdma" netdev "eth$i" || die "no device $rdma$i"
+    done
 }
 
 # For all commands.
