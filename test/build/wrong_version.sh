@@ -10,8 +10,8 @@ cp -R "$TM_PREFIX" moved
 pml=$(find moved -name mca_pml_tm.so)
 common=$(find moved -name 'libmca_common_tm-*.so')
 case $TM_OMPI_SERIES in
-    4.1) other=5.0 ;;
-    *) other=4.1 ;;
+    5.0) other=4.1 ;;
+    *) other=5.0 ;;
 esac
 missing=$(tm_libopen_pal "$other")
 patchelf --replace-needed "$(tm_libopen_pal "$TM_OMPI_SERIES")" "$missing" "$pml" "$common"

@@ -134,6 +134,7 @@ tm_libopen_pal()
     case $1 in
         4.1) echo libopen-pal.so.40 ;;
         5.0) echo libopen-pal.so.80 ;;
+        6.0) echo libopen-pal.so.0 ;; # until its first release
     esac
 }
 
