@@ -20,6 +20,21 @@ for other in $(ofi_offers 'tcp;ofi_rxm' sockets shm); do
     over_btl "$other" 2 onesided 20
 done
 
+# day STATUS PATTERN [NAME=VALUE...]: what test/first_day says of an adapter for libfabric.
+day()
+{
+    local rc=0
+    is_turn 2 || return 0
+    env "${@:3}" "$TM_SRC/test/first_day" --ofi --quick --prefix "$TM_PREFIX" --out report >said \
+        2>&1 || rc=$?
+    cat said
+    ((rc == $1)) || fail "first_day: status $rc, not $1"
+    grep -qE -- "$2" said || fail "first_day does not say: $2"
+}
+
+day 0 "^ok +ofi is used: $provider \\(" "OMPI_MCA_pml_tm_ofi_provider=$provider"
+day 1 '^BAD +ofi is not used: This host has no Slingshot, EFA or Omni-Path device'
+
 "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O2 -Wall -Wextra -Werror -fPIC -shared \
     -o ofidev.so "$TM_SRC/test/ofidev/ofidev.c" -lfabric -ldl || fail "ofidev does not build"
 ofidev=$TM_WORK/ofidev.so
