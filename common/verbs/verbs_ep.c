@@ -439,6 +439,7 @@ static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
         fab_verbs_conn_linger(ep->conn);
         fab_verbs_connect_cancel(ep);
+        fab_verbs_keep_free(ep); /* the peer wants nothing more */
         ep->is_bound = false;
     }
     fab_peer_has_left(ep->peer);
