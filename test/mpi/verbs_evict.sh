@@ -12,7 +12,9 @@
 export OMPI_MCA_pml_tm_verbs_max_connections=4
 
 over 6 OMPI_MCA_pml_tm_verbs_max_connections=2 counters verbs_evicted
-for tm in none always; do
+ways=(none always) turn=$(tm_turn 2)
+[[ -z $turn ]] || ways=("${ways[turn]}")
+for tm in "${ways[@]}"; do
     export OMPI_MCA_pml_tm_verbs_tm=$tm
     over 8 basic 65537
     over 8 ordering 4 300 300000
