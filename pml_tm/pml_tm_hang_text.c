@@ -216,7 +216,7 @@ static bool is_circle_of(int at, mca_pml_tm_for_t what)
 static void advise_circle(mca_pml_tm_text_t *text, int at)
 {
     if (at == mca_pml_tm_node(at)->next) {
-        mca_pml_tm_text_line(text, "  Nobody else can end this call: post the receive, or the "
+        mca_pml_tm_text_line(text, "  No other rank can end this call: post the receive, or the "
                                    "non-blocking send, before it.");
     } else if (is_circle_of(at, PML_TM_FOR_MATCH)) {
         mca_pml_tm_text_line(text,
@@ -238,21 +238,20 @@ static void advise_circle(mca_pml_tm_text_t *text, int at)
 /* This process is in a circle, and the lowest in it. */
 static void lines_of_circle(mca_pml_tm_text_t *text, int length)
 {
-    if (!mca_pml_tm_node(0)->is_stuck) {
+    const unsigned rank = rank_of(mca_pml_tm_node(0)->name);
+    const char *unless = mca_pml_tm_node(0)->is_stuck ? ""
+                                                      : ", unless other threads of theirs go on";
+
+    if (1 == length) {
         mca_pml_tm_text_line(text,
-                             "pml tm: %d ranks wait for each other, unless other threads of "
-                             "theirs go on; rank %u has waited for %.0f s (pml_tm_report_after):",
-                             length, rank_of(mca_pml_tm_node(0)->name), waited_s());
-    } else if (1 == length) {
-        mca_pml_tm_text_line(text,
-                             "pml tm: rank %u has waited for %.0f s, for itself "
+                             "pml tm: rank %u has waited for %.0f s, for itself%s "
                              "(pml_tm_report_after):",
-                             rank_of(mca_pml_tm_node(0)->name), waited_s());
+                             rank, waited_s(), unless);
     } else {
         mca_pml_tm_text_line(text,
-                             "pml tm: %d ranks wait for each other; rank %u has waited for %.0f s "
-                             "(pml_tm_report_after):",
-                             length, rank_of(mca_pml_tm_node(0)->name), waited_s());
+                             "pml tm: %d ranks wait for each other%s; rank %u has waited for %.0f "
+                             "s (pml_tm_report_after):",
+                             length, unless, rank, waited_s());
     }
     lines_of_self(text);
     for (int at = mca_pml_tm_node(0)->next; at != 0; at = mca_pml_tm_node(at)->next) {
