@@ -353,13 +353,27 @@ void mca_pml_tm_show_paths(void)
  * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
  * in a job that was spawned or joined, are opened at first use and take no memory until then.
  */
+/* A process of this host.  Those of the same job stay as long as this one. */
+static int add_local(const ompi_proc_t *proc)
+{
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_peer_connect(proc, &rc);
+
+    if (NULL != peer && proc->super.proc_name.jobid == ompi_proc_local()->super.proc_name.jobid) {
+        fab_lock(mca_pml_tm.fab);
+        fab_peer_prepare(peer);
+        fab_unlock(mca_pml_tm.fab);
+    }
+    return rc;
+}
+
 int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
 {
     int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
 
     for (size_t i = 0; OMPI_SUCCESS == rc && i < nprocs; ++i) {
         if (OPAL_PROC_ON_LOCAL_HOST(procs[i]->super.proc_flags)) {
-            (void) mca_pml_tm_peer_connect(procs[i], &rc);
+            rc = add_local(procs[i]);
         }
     }
     if (OMPI_SUCCESS == rc) {

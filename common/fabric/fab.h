@@ -495,6 +495,8 @@ struct fab_ops {
     int (*send_offered)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
     /* fab_peer_has_answered(); NULL: not known */
     bool (*has_answered)(fab_peer_t *peer);
+    /* fab_peer_prepare(); NULL: nothing can be done before the first message */
+    void (*prepare)(fab_peer_t *peer);
 };
 
 /*
@@ -571,6 +573,17 @@ static inline void *fab_item_reserve(fab_peer_t *peer, size_t max_len)
 static inline bool fab_peer_has_places(const fab_peer_t *peer)
 {
     return NULL != peer->ops->send_from;
+}
+
+/*
+ * Messages to the peer are likely: do now what the first one would have to wait for, if that takes
+ * little time and memory.
+ */
+static inline void fab_peer_prepare(fab_peer_t *peer)
+{
+    if (FAB_PEER_UP == peer->state && NULL != peer->ops->prepare) {
+        peer->ops->prepare(peer);
+    }
 }
 
 /* Is it known that a tagged message of the peer has come since this was last true? */

@@ -8,6 +8,7 @@
  * closing: this process has closed its ring to the peer; the ring from the peer stays.
  * When the peer has left and nobody needs it, a connected endpoint becomes known again (let_go() in
  * shm_alive.c), and what is sent then fails the peer.
+ * In a job with few processes on the host they connect at once (fab_peer_prepare()).
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).
  */
@@ -60,6 +61,17 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
     return true;
 }
 
+static int connect_ep(fab_shm_ep_t *ep, const char **why)
+{
+    int rc = fab_shm_connect(ep, why);
+
+    if (OPAL_SUCCESS == rc) {
+        (void) fab_shm_xpmem_connect(ep);
+        ep->waits_since = 0;
+    }
+    return rc;
+}
+
 /* Returns what make_room() returns. */
 static int try_to_connect(fab_shm_ep_t *ep)
 {
@@ -75,10 +87,8 @@ static int try_to_connect(fab_shm_ep_t *ep)
     if (now < ep->retry_at) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    rc = fab_shm_connect(ep, &why);
+    rc = connect_ep(ep, &why);
     if (OPAL_SUCCESS == rc) {
-        (void) fab_shm_xpmem_connect(ep);
-        ep->waits_since = 0;
         return OPAL_SUCCESS;
     }
     if (OPAL_ERR_IN_PROCESS == rc) {
@@ -229,6 +239,18 @@ void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
     fab_shm_coop_unexpose((fab_shm_domain_t *) domain, fab_shm_key_of(rkey));
 }
 
+/* If it fails, the first message tries again, and says why. */
+static void shm_prepare(fab_peer_t *peer)
+{
+    fab_shm_ep_t *ep = peer->ep;
+    const uint64_t num_local = ep->dom->fab->config.num_local;
+    const char *why;
+
+    if (NULL == ep->entry && NULL != ep->seg && num_local * ep->addr.ring_size <= FAB_SHM_AT_ONCE) {
+        (void) connect_ep(ep, &why);
+    }
+}
+
 const fab_ops_t fab_shm_ops = {
     .send = shm_send,
     .reserve = shm_reserve,
@@ -237,6 +259,7 @@ const fab_ops_t fab_shm_ops = {
     .unexpose = shm_unexpose,
     .rma = fab_shm_rma,
     .rma_now = fab_shm_rma_now,
+    .prepare = shm_prepare,
 };
 
 /* ---- attach and detach -------------------------------------------------- */

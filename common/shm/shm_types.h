@@ -45,6 +45,7 @@ enum {
     FAB_SHM_RINGS_BYTES = 8 << 20,   /* of the rings of all processes that send to one */
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
+    FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */
     FAB_SHM_COOP_MIN = 32768,     /* bytes; for shorter gets help saves no time */
     FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
