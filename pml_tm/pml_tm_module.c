@@ -349,10 +349,6 @@ void mca_pml_tm_show_paths(void)
                 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, sizes, waits);
 }
 
-/*
- * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
- * in a job that was spawned or joined, are opened at first use and take no memory until then.
- */
 /* A process of this host.  Those of the same job stay as long as this one. */
 static int add_local(const ompi_proc_t *proc)
 {
@@ -367,6 +363,10 @@ static int add_local(const ompi_proc_t *proc)
     return rc;
 }
 
+/*
+ * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
+ * in a job that was spawned or joined, are opened at first use and take no memory until then.
+ */
 int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
 {
     int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);

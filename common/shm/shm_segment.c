@@ -144,25 +144,6 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size)
     return fd;
 }
 
-/*
- * Get memory for the first claimers' entries and rings, so that their first messages need not.  If
- * there is none they find out by themselves.
- */
-static void back_first(const fab_shm_domain_t *dom, unsigned char *at)
-{
-    const fab_shm_addr_t *addr = &dom->addr;
-    const uint32_t others = addr->num_ahead > 0 ? addr->num_ahead - 1 : 0;
-    const uint32_t num = min(others, (uint32_t) (FAB_SHM_FIRST_BYTES / fab_shm_stride(addr)));
-    const size_t entries = fab_shm_round_up(fab_shm_entry_at(num), addr->page);
-
-    if (0 == madvise(at, entries, MADV_POPULATE_WRITE)) {
-        atomic_store_explicit(&dom->seg->backed, fab_shm_entries_within(addr, entries),
-                              memory_order_relaxed);
-        (void) madvise(at + fab_shm_ring_at(addr, 0), num * fab_shm_stride(addr),
-                       MADV_POPULATE_WRITE);
-    }
-}
-
 int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
 {
     size_t size;
@@ -186,7 +167,6 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
     dom->entries = fab_shm_seg_entries(at);
     dom->addr.fd = dom->file.fd;
     seg_fill(dom, at);
-    back_first(dom, at);
     return OPAL_SUCCESS;
 }
 

@@ -39,10 +39,9 @@ enum {
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
-    FAB_SHM_RING_SIZE = 64 << 10,    /* bytes of a ring */
-    FAB_SHM_RING_LEAST = 16 << 10,   /* where the job has very many processes here */
-    FAB_SHM_FIRST_BYTES = 512 << 10, /* of rings that get their memory in MPI_Init */
-    FAB_SHM_RINGS_BYTES = 8 << 20,   /* of the rings of all processes that send to one */
+    FAB_SHM_RING_SIZE = 64 << 10,  /* bytes of a ring */
+    FAB_SHM_RING_LEAST = 16 << 10, /* where the job has very many processes here */
+    FAB_SHM_RINGS_BYTES = 8 << 20, /* of the rings of all processes that send to one */
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
     FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */

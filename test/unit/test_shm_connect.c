@@ -485,20 +485,6 @@ static void test_many_join(void **state)
     fab_params.shm_ring_size = 0;
 }
 
-/* The rings of the first processes of its job have memory at once. */
-static void test_first_rings(void **state)
-{
-    alone_t alone;
-
-    (void) state;
-    alone_open(&alone, 4);
-    assert_int_equal(bytes_of(alone.dom), 4096 + 3 * (64 << 10));
-    fab_close(alone.fab, FAB_USER_PML);
-    alone_open(&alone, 100);
-    assert_in_range(bytes_of(alone.dom), 512 << 10, (512 << 10) + 4 * 4096);
-    fab_close(alone.fab, FAB_USER_PML);
-}
-
 /* Eighty processes that the receiver's job did not count; those it did are two. */
 static void joined_body(world_t *world)
 {
@@ -937,18 +923,17 @@ static void test_fd_of_the_user(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring_length),  cmocka_unit_test(test_large_pages),
-        cmocka_unit_test(test_first_lap),    cmocka_unit_test(test_other_pages),
-        cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_many_join),
-        cmocka_unit_test(test_first_rings),  cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_not_now),      cmocka_unit_test(test_no_fd),
-        cmocka_unit_test(test_never),        cmocka_unit_test(test_fd_of_the_user),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_not_dumpable),
-        cmocka_unit_test(test_old_kernel),   cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_found),        cmocka_unit_test(test_rung),
-        cmocka_unit_test(test_missed),       cmocka_unit_test(test_tick),
-        cmocka_unit_test(test_passed),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_ring_length),    cmocka_unit_test(test_large_pages),
+        cmocka_unit_test(test_first_lap),      cmocka_unit_test(test_other_pages),
+        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
+        cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
+        cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
+        cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_not_dumpable),   cmocka_unit_test(test_old_kernel),
+        cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
+        cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
+        cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_namespaces),
     };
 
     fab_params.providers = (char *) "shm";
