@@ -249,7 +249,7 @@ choose_of_program()
     done
 }
 
-# is_other_tsan NAME: a unit test under ThreadSanitizer besides another variant, whose turn it is not?
+# is_other_tsan NAME: is it a unit test under ThreadSanitizer, one of two variants, that must wait?
 # Every second short run has it.
 is_other_tsan()
 {
