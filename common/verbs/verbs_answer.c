@@ -238,10 +238,12 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "It goes on by other ports.");
         fab_verbs_ep_path_failed(ep);
         fab_sock_defer(sock);
-    } else if (hello->pair != ep->pair && !fab_verbs_move_to(ep, hello->pair)) {
-        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
-    } else {
+    } else if (hello->pair == ep->pair) {
         handle_hello(ep, sock, hello);
+    } else if (fab_verbs_move_to(ep, hello->pair)) {
+        fab_sock_defer(sock); /* the peer may be closed now: looked up again */
+    } else {
+        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
     }
 }
 
