@@ -114,7 +114,7 @@ static bool is_valid(mca_pml_tm_answer_t *state)
     clean(state->host, sizeof(state->host));
     for (int i = 0; i < state->num_waits; ++i) {
         clean(state->waits[i].comm, sizeof(state->waits[i].comm));
-        if (state->waits[i].what < PML_TM_FOR_RECV || state->waits[i].what > PML_TM_FOR_DATA) {
+        if (state->waits[i].what < PML_TM_FOR_RECV || state->waits[i].what > PML_TM_FOR_ARRIVING) {
             return false;
         }
     }

@@ -9,8 +9,10 @@
 static void add_wait(mca_pml_tm_json_t *json, const mca_pml_tm_wait_t *wait)
 {
     static const char *const what[] = {
-        [PML_TM_FOR_RECV] = "receive", [PML_TM_FOR_PROBE] = "probe", [PML_TM_FOR_ROOM] = "room",
-        [PML_TM_FOR_HELD] = "held",    [PML_TM_FOR_MATCH] = "match", [PML_TM_FOR_DATA] = "data",
+        [PML_TM_FOR_RECV] = "receive",      [PML_TM_FOR_PROBE] = "probe",
+        [PML_TM_FOR_ROOM] = "room",         [PML_TM_FOR_HELD] = "held",
+        [PML_TM_FOR_MATCH] = "match",       [PML_TM_FOR_SENDING] = "sending",
+        [PML_TM_FOR_ARRIVING] = "arriving",
     };
 
     mca_pml_tm_json_open(json, NULL, "{}");

@@ -27,7 +27,10 @@ static unsigned rank_of(uint64_t name)
 
 static const char *to_or_from(mca_pml_tm_for_t what)
 {
-    return PML_TM_FOR_RECV == what || PML_TM_FOR_PROBE == what ? "from" : "to";
+    const bool is_from = PML_TM_FOR_RECV == what || PML_TM_FOR_PROBE == what ||
+                         PML_TM_FOR_ARRIVING == what;
+
+    return is_from ? "from" : "to";
 }
 
 static const char *why_waits(const mca_pml_tm_wait_t *wait)
@@ -38,7 +41,8 @@ static const char *why_waits(const mca_pml_tm_wait_t *wait)
         [PML_TM_FOR_ROOM] = "no room towards the receiver",
         [PML_TM_FOR_HELD] = "held back, the receiver is short of memory for unexpected messages",
         [PML_TM_FOR_MATCH] = "the receiver knows of it, no receive fits",
-        [PML_TM_FOR_DATA] = "data is on the way",
+        [PML_TM_FOR_SENDING] = "data is on the way",
+        [PML_TM_FOR_ARRIVING] = "data is on the way",
     };
 
     return why[wait->what];

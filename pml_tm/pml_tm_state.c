@@ -122,7 +122,7 @@ static void add_recv(mca_pml_tm_answer_t *state, const mca_pml_tm_recv_request_t
                      .peer = is_posted ? name_of_source(tmc, base->req_peer) : req->core.peer->name,
                      .bytes = is_posted ? req->capacity : req->wanted,
                      .tag = is_posted ? base->req_tag : base->req_ompi.req_status.MPI_TAG,
-                     .what = is_posted ? PML_TM_FOR_RECV : PML_TM_FOR_DATA});
+                     .what = is_posted ? PML_TM_FOR_RECV : PML_TM_FOR_ARRIVING});
     }
 }
 
@@ -137,7 +137,7 @@ static mca_pml_tm_for_t what_send_waits_for(const mca_pml_tm_core_t *core)
     case PML_TM_WAIT_FIN:
         return PML_TM_FOR_MATCH;
     default:
-        return PML_TM_FOR_DATA;
+        return PML_TM_FOR_SENDING;
     }
 }
 
@@ -238,7 +238,7 @@ static bool is_moving(void)
 /* ---- for those who look from outside ------------------------------------ */
 
 _Static_assert((int) PML_TM_FOR_RECV == (int) FAB_LOOK_RECV &&
-                   (int) PML_TM_FOR_DATA == (int) FAB_LOOK_DATA,
+                   (int) PML_TM_FOR_ARRIVING == (int) FAB_LOOK_ARRIVING,
                "the same kinds of waits, in the same order");
 
 /* What a call of this PML waits for; in others it may be much, so only that it is there. */

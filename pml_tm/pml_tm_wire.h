@@ -118,7 +118,8 @@ typedef enum {
     PML_TM_FOR_ROOM,     /* room towards the receiver of a message */
     PML_TM_FOR_HELD,     /* memory for unexpected messages at the receiver */
     PML_TM_FOR_MATCH,    /* the receive for a message that it knows of */
-    PML_TM_FOR_DATA,     /* data that is on the way */
+    PML_TM_FOR_SENDING,  /* the rest of a send, whose data is on the way */
+    PML_TM_FOR_ARRIVING, /* the rest of a message, whose data is on the way */
 } mca_pml_tm_for_t;
 
 #define PML_TM_ANY_PEER UINT64_MAX

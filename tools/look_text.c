@@ -11,10 +11,15 @@
 static const char *wait_name(uint8_t what)
 {
     static const char *const names[FAB_LOOK_WAITS] = {
-        [FAB_LOOK_NOTHING] = "nothing",       [FAB_LOOK_RECV] = "receive",
-        [FAB_LOOK_PROBE] = "probe",           [FAB_LOOK_ROOM] = "send, no room,",
-        [FAB_LOOK_HELD] = "send, held back,", [FAB_LOOK_MATCH] = "send, not received yet,",
-        [FAB_LOOK_DATA] = "data on the way,", [FAB_LOOK_OTHER] = "any of its requests",
+        [FAB_LOOK_NOTHING] = "nothing",
+        [FAB_LOOK_RECV] = "receive",
+        [FAB_LOOK_PROBE] = "probe",
+        [FAB_LOOK_ROOM] = "send, no room,",
+        [FAB_LOOK_HELD] = "send, held back,",
+        [FAB_LOOK_MATCH] = "send, not received yet,",
+        [FAB_LOOK_SENDING] = "send, data on the way,",
+        [FAB_LOOK_ARRIVING] = "receive, data on the way,",
+        [FAB_LOOK_OTHER] = "any of its requests",
     };
 
     return what < FAB_LOOK_WAITS ? names[what] : "?";
@@ -45,7 +50,8 @@ static void text_rank(char *buf, size_t size, uint64_t name)
 
 void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status)
 {
-    const bool is_recv = FAB_LOOK_RECV == status->what || FAB_LOOK_PROBE == status->what;
+    const bool is_from = FAB_LOOK_RECV == status->what || FAB_LOOK_PROBE == status->what ||
+                         FAB_LOOK_ARRIVING == status->what;
     char rank[32], tag[64];
 
     if (FAB_LOOK_NOTHING == status->what || FAB_LOOK_OTHER == status->what) {
@@ -55,7 +61,7 @@ void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status)
     text_rank(rank, sizeof(rank), status->peer);
     text_tag(tag, sizeof(tag), status->tag);
     snprintf(buf, LOOK_TEXT_SIZE, "%s %s %s, %s, %s%llu bytes, %s", wait_name(status->what),
-             is_recv ? "from" : "to", rank, tag, FAB_LOOK_RECV == status->what ? "up to " : "",
+             is_from ? "from" : "to", rank, tag, FAB_LOOK_RECV == status->what ? "up to " : "",
              (unsigned long long) status->bytes, status->comm);
 }
 

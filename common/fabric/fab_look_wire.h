@@ -27,7 +27,7 @@
 #define FAB_LOOK_FILE  ".tmlook"                    /* end of the name of a file */
 
 enum {
-    FAB_LOOK_VERSION = 2,
+    FAB_LOOK_VERSION = 3,
     FAB_LOOK_HEAD = 4096,           /* bytes before the events */
     FAB_LOOK_EVENTS_MIN = 128,      /* a power of two */
     FAB_LOOK_EVENTS_MAX = 32 << 20, /* 1 GiB */
@@ -37,15 +37,16 @@ enum {
 
 /* What a call waits for. */
 typedef enum {
-    FAB_LOOK_NOTHING = 0, /* it has not waited yet */
-    FAB_LOOK_RECV = 1,    /* a message that fits a receive */
-    FAB_LOOK_PROBE = 2,   /* a message that fits a probe */
-    FAB_LOOK_ROOM = 3,    /* room towards the receiver of a message */
-    FAB_LOOK_HELD = 4,    /* memory for unexpected messages at the receiver */
-    FAB_LOOK_MATCH = 5,   /* the receive for a message that it knows of */
-    FAB_LOOK_DATA = 6,    /* data that is on the way */
-    FAB_LOOK_OTHER = 7,   /* in a wait or test of Open MPI's own: for any of its requests */
-    FAB_LOOK_WAITS,       /* number of these */
+    FAB_LOOK_NOTHING = 0,  /* it has not waited yet */
+    FAB_LOOK_RECV = 1,     /* a message that fits a receive */
+    FAB_LOOK_PROBE = 2,    /* a message that fits a probe */
+    FAB_LOOK_ROOM = 3,     /* room towards the receiver of a message */
+    FAB_LOOK_HELD = 4,     /* memory for unexpected messages at the receiver */
+    FAB_LOOK_MATCH = 5,    /* the receive for a message that it knows of */
+    FAB_LOOK_SENDING = 6,  /* the rest of a send, whose data is on the way */
+    FAB_LOOK_ARRIVING = 7, /* the rest of a message, whose data is on the way */
+    FAB_LOOK_OTHER = 8,    /* in a wait or test of Open MPI's own: for any of its requests */
+    FAB_LOOK_WAITS,        /* number of these */
 } fab_look_wait_t;
 
 #define FAB_LOOK_ANY UINT64_MAX /* instead of a process's name: any */

@@ -146,6 +146,19 @@ static void flood(void)
     }
 }
 
+/* A sender that computes, with its message half sent. */
+static void halfway(void)
+{
+    MPI_Request req;
+
+    if (0 == tm_rank) {
+        MPI_Isend(buf, LONG, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &req);
+        tm_spin_us(1000000000);
+    } else if (1 == tm_rank) {
+        MPI_Recv(buf, LONG, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
 /* Like cycle, with reports that the program itself asks for. */
 static void by_tool(void)
 {
@@ -283,6 +296,7 @@ static const struct {
     {"waitall", waitall},
     {"iprobe", iprobe},
     {"flood", flood},
+    {"halfway", halfway},
     {"slow", slow},
     {"by_tool", by_tool},
     {"cycle_ends", cycle_ends},

@@ -108,6 +108,9 @@ hangs 2 "$after" flood 'MPI_Send to rank 0, tag 7, 4096 bytes' 'no room towards'
     'rank 0    has not answered'
 forbid 'wait for each other'
 documented 'The sender is faster than the receiver'
+hangs 2 "$after --mca pml_tm_shm_single_copy none" halfway \
+    'MPI_Recv from rank 0, tag 7, 1048576 bytes, MPI_COMM_WORLD: data is on the way' \
+    'rank 0    has not answered'
 hangs 4 "$after" any 'ranks wait for each other' 'MPI_Recv from any rank, tag 7, up to 8 bytes'
 hangs 4 "$after" any_but_one '3 ranks wait for rank 3'
 forbid 'wait for each other'
