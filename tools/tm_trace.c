@@ -100,6 +100,9 @@ static void write_names(writer_t *writer)
             begin(writer, "M", "thread_name", rank, row);
             fprintf(writer->file, ",\"args\":{\"name\":\"%s\"}", rows[row]);
             end(writer);
+            begin(writer, "M", "thread_sort_index", rank, row);
+            fprintf(writer->file, ",\"args\":{\"sort_index\":%d}", row);
+            end(writer);
         }
     }
 }

@@ -63,6 +63,7 @@ records 3 --mca pml_tm_recorder 2 "$program"
 has_all
 (($(grep -c '"ph":"s"' trace.json) == paired)) || fail 'not an arrow for each message'
 (($(grep -c '"ph":"f"' trace.json) == paired)) || fail 'not an arrow for each message'
+(($(grep -c '"thread_sort_index"' trace.json) == 3 * 4)) || fail 'rows have no order'
 otf2=no
 ! grep -q '^#define TM_HAVE_OTF2' "$TM_BUILD/tm_config.h" || otf2=yes
 if [[ $otf2 == yes ]] && command -v otf2-print >/dev/null; then
