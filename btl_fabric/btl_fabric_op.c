@@ -11,6 +11,14 @@
 #include "btl_fabric_ep.h"
 #include "btl_fabric_up.h"
 
+/* A callback that this thread runs. It is the innermost one; NULL: none. */
+typedef struct running {
+    struct running *outer;
+    mca_btl_fabric_turn_t turn;
+} running_t;
+
+static _Thread_local running_t *running;
+
 static mca_btl_fabric_op_t *op_alloc(void)
 {
     mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
@@ -32,6 +40,8 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
+    /* the thread's storage is allocated here: later there may be no memory, and the process ends */
+    running = NULL;
     atomic_store_explicit(&mca_btl_fabric.outstanding, 0, memory_order_relaxed);
     mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
         .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
@@ -70,14 +80,6 @@ void mca_btl_fabric_ops_fini(void)
 }
 
 /* ---- turns -------------------------------------------------------------- */
-
-/* A callback that this thread runs. It is the innermost one; NULL: none. */
-typedef struct running {
-    struct running *outer;
-    mca_btl_fabric_turn_t turn;
-} running_t;
-
-static _Thread_local running_t *running;
 
 /*
  * Does a flush wait for it?  Not for an atomic operation without result whose callback says that it
