@@ -285,6 +285,66 @@ static void test_other_pages(void **state)
     assert_int_equal(world_run(2, false, other_pages_body), 0);
 }
 
+/* ---- peers that are prepared -------------------------------------------- */
+
+static bool prepares; /* is the ring to be there before the first message? */
+
+/* What has been got for the peer's ring and first page by now is all that is needed, or nothing. */
+static bool is_connected(world_t *world, const fab_peer_t *peer)
+{
+    const size_t first = shm_domain(world)->addr.ring_size + (size_t) page_size;
+    const bool is_there = NULL != ((const fab_shm_ep_t *) peer->ep)->entry;
+
+    CHECK((is_there ? first : 0) == populated);
+    return is_there;
+}
+
+/* Prepare the peer twice, the first time without memory; then send to it. */
+static void prepared_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    populated = 0;
+    memory_errors = 1;
+    fab_peer_prepare(peer);
+    CHECK(NULL == ((const fab_shm_ep_t *) peer->ep)->entry && prepares == (0 == memory_errors));
+    memory_errors = 0;
+    populated = 0;
+    for (int i = 0; i < 2; i++) {
+        fab_peer_prepare(peer);
+        CHECK(prepares == is_connected(world, peer));
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    CHECK(is_connected(world, peer));
+    WORLD_UNTIL(1 == got);
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void prepared(uint32_t num_local, unsigned ring_size, bool is_at_once)
+{
+    world_num_local = num_local;
+    fab_params.shm_ring_size = ring_size;
+    prepares = is_at_once;
+    assert_int_equal(world_run(2, false, prepared_body), 0);
+    world_num_local = 0;
+    fab_params.shm_ring_size = 0;
+}
+
+/* Up to eight processes connect before the first message: 512 KiB of rings to each. */
+static void test_prepared(void **state)
+{
+    (void) state;
+    prepared(2, 0, true);
+    prepared(8, 0, true);
+    prepared(9, 0, false);
+    prepared(2, 256 << 10, true);
+    prepared(2, 512 << 10, false);
+}
+
 /* ---- many senders, all in this process ---------------------------------- */
 
 enum { CLAIMERS = 256, JOINERS = 1024 };
@@ -934,6 +994,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
         cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_prepared),
     };
 
     fab_params.providers = (char *) "shm";
