@@ -732,17 +732,92 @@ static void cut_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_cut(void **state)
+/* ---- two that fail, one right after the other ------------------------------ */
+
+enum { KEPT = 20, SENT_AGAIN = 3 }; /* messages; KEPT is less than a window */
+
+/*
+ * The connection by the first port breaks with KEPT messages under way, the next one when it has
+ * sent the first SENT_AGAIN of them again: these come before the others by the third.
+ */
+static void break_twice(world_t *world, fab_verbs_ep_t *ep)
 {
-    static const int lids[][2] = {{1, 0},    {2, 0}, {1, 3},    {3, 2},
-                                  {DOWN, 1}, {1, 2}, {DOWN, 2}, {DOWN, 0}};
+    const uint32_t sq_used_max = ep->dom->sq_used_max;
+    const fab_verbs_domain_t *first = ep->dom, *second;
+
+    cut(world, first->addr.lid);
+    for (uint64_t number = 1; number <= KEPT; number++) {
+        send_long(world, ep->peer, number);
+    }
+    while (first == ep->dom || FAB_VERBS_UP != ep->state) {
+        world_progress(world);
+        if (first != ep->dom) {
+            ep->dom->sq_used_max = 0; /* no room for what is to be sent again */
+        }
+    }
+    CHECK(NULL != ep->keep && 0 == fab_counters.verbs_sent_again);
+    second = ep->dom;
+    cut(world, second->addr.lid);
+    ep->dom->sq_used_max = ep->dom->sq_used + SENT_AGAIN;
+    WORLD_UNTIL(second != ep->dom);
+    CHECK(SENT_AGAIN == fab_counters.verbs_sent_again);
+    while (NULL != ep->keep) {
+        ep->dom->sq_used_max = sq_used_max;
+        world_progress(world);
+    }
+    CHECK(SENT_AGAIN + KEPT == fab_counters.verbs_sent_again);
+}
+
+static void cut_twice_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        break_twice(world, ep_of(peer));
+    }
+    WORLD_UNTIL(0 == world->rank || 1 + KEPT == num_got[0]);
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures && is_by(peer, "verbs"));
+}
+
+/* Ports by which processes move without waiting long, and that match no tags. */
+static void with_three_ports(void (*run)(void))
+{
     unsigned int timeout = fab_params.verbs_timeout;
     char *tm = fab_params.verbs_tm;
 
-    (void) state;
     fab_params.verbs_timeout = 8;
     fab_params.verbs_tm = (char *) (uintptr_t) "none";
     setenv("TMDEV_DEVICES", "3", 1);
+    run();
+    unsetenv("TMDEV_DEVICES");
+    fab_params.verbs_tm = tm;
+    fab_params.verbs_timeout = timeout;
+}
+
+static void cut_twice(void)
+{
+    setenv("TMDEV_LINK", "ib", 1);
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, cut_twice_body), 0);
+    world_end_cuts();
+    unsetenv("TMDEV_LINK");
+}
+
+static void test_cut_twice(void **state)
+{
+    (void) state;
+    with_three_ports(cut_twice);
+}
+
+static void cut_in_turn(void)
+{
+    static const int lids[][2] = {{1, 0},    {2, 0}, {1, 3},    {3, 2},
+                                  {DOWN, 1}, {1, 2}, {DOWN, 2}, {DOWN, 0}};
+
     for (size_t i = 0; i < sizeof(lids) / sizeof(lids[0]); i++) {
         memcpy(cut_lids, lids[i], sizeof(cut_lids));
         cut_every = i < 5 ? CUT_MESSAGES / 3 : 1 + 7 * i;
@@ -751,21 +826,25 @@ static void test_cut(void **state)
         assert_int_equal(world_run(2 + (int) i % 2, false, cut_body), 0);
         world_end_cuts();
     }
-    unsetenv("TMDEV_DEVICES");
     unsetenv("TMDEV_LINK");
-    fab_params.verbs_tm = tm;
-    fab_params.verbs_timeout = timeout;
+}
+
+static void test_cut(void **state)
+{
+    (void) state;
+    with_three_ports(cut_in_turn);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),    cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),     cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),    cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice),
     };
 
     if (argc > 1) {
