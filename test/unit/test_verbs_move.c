@@ -813,6 +813,55 @@ static void test_cut_twice(void **state)
     with_three_ports(cut_twice);
 }
 
+/* Where messages cannot be sent again the peer fails, on both sides, with the reason. */
+static void cut_for_good_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier_idle(world);
+    if (0 == world->rank) {
+        cut(world, ep_of(peer)->dom->addr.lid);
+    }
+    world_barrier_idle(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 1, 0), NULL, 0));
+    WORLD_UNTIL(1 == world->failures || 0 != fab_counters.verbs_other_ports);
+    CHECK(0 == fab_counters.verbs_other_ports && 1 == got);
+    CHECK(NULL != strstr(world->failed_why, "It does not answer any more (tmdev"));
+    world_barrier_idle(world);
+}
+
+static void cut_for_good(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, cut_for_good_body), 0);
+    world_end_cuts();
+}
+
+static void cut_atomic(void)
+{
+    setenv("TMDEV_ATOMIC_GLOB", "1", 1);
+    cut_for_good();
+    unsetenv("TMDEV_ATOMIC_GLOB");
+}
+
+static void cut_matching(void)
+{
+    fab_params.verbs_tm = (char *) (uintptr_t) "always";
+    cut_for_good();
+}
+
+static void test_cut_for_good(void **state)
+{
+    (void) state;
+    with_three_ports(cut_atomic);
+    with_three_ports(cut_matching);
+}
+
 static void cut_in_turn(void)
 {
     static const int lids[][2] = {{1, 0},    {2, 0}, {1, 3},    {3, 2},
@@ -844,7 +893,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
         cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
         cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice),
+        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
     };
 
     if (argc > 1) {
