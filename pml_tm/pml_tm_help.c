@@ -25,7 +25,7 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "\"--mca pml_tm_verbose 10\" lists every provider and why it was left out.\n"},
     {"several-hosts",
      "The PML \"tm\" was asked for, but this job has processes on other hosts,\n"
-     "and no provider for other hosts (verbs, tcp) can be used here.\n"
+     "and no provider for other hosts (ofi, verbs, tcp) can be used here.\n"
      "\n"
      "  Host:                   %s\n"
      "  Processes of the job:   %u\n"
@@ -51,7 +51,10 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "  This process:   %s\n"
      "  Lost process:   %s\n"
      "  ... on host:    %s\n"
-     "  Problem:        %s\n"},
+     "  Problem:        %s\n"
+     "\n"
+     "If that process ended by an error of its own, its output says which. Otherwise\n"
+     "see whether its host and the network to it are well.\n"},
     {"not-sent",
      "A process ends with messages of the PML \"tm\" that a peer did not take:\n"
      "answers to the peer's own messages, sends that the program freed before they\n"

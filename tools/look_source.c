@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 /* ---- core dumps --------------------------------------------------------- */
@@ -77,9 +78,14 @@ static const char *open_process(look_source_t *source, uint32_t pid)
 
 static const char *open_file(look_source_t *source, const char *name)
 {
+    struct stat status;
+
     source->place.fd = open(name, O_RDONLY | O_CLOEXEC);
     if (source->place.fd < 0) {
         return strerror(errno);
+    }
+    if (0 == fstat(source->place.fd, &status) && S_ISDIR(status.st_mode)) {
+        return "this is a directory: name the files in it";
     }
     if (read_pieces(source)) {
         return find_in_core(source);

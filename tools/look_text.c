@@ -4,7 +4,10 @@
  */
 #include "look_text.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "pml_tm/pml_tm_tags.h"
 
@@ -52,7 +55,7 @@ void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status)
 {
     const bool is_from = FAB_LOOK_RECV == status->what || FAB_LOOK_PROBE == status->what ||
                          FAB_LOOK_ARRIVING == status->what;
-    char rank[32], tag[64];
+    char rank[32], tag[64], bytes[48] = "";
 
     if (FAB_LOOK_NOTHING == status->what || FAB_LOOK_OTHER == status->what) {
         snprintf(buf, LOOK_TEXT_SIZE, "%s", wait_name(status->what));
@@ -60,9 +63,12 @@ void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status)
     }
     text_rank(rank, sizeof(rank), status->peer);
     text_tag(tag, sizeof(tag), status->tag);
-    snprintf(buf, LOOK_TEXT_SIZE, "%s %s %s, %s, %s%llu bytes, %s", wait_name(status->what),
-             is_from ? "from" : "to", rank, tag, FAB_LOOK_RECV == status->what ? "up to " : "",
-             (unsigned long long) status->bytes, status->comm);
+    if (FAB_LOOK_PROBE != status->what) {
+        snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
+                 FAB_LOOK_RECV == status->what ? "up to " : "", (unsigned long long) status->bytes);
+    }
+    snprintf(buf, LOOK_TEXT_SIZE, "%s %s %s, %s, %s%s", wait_name(status->what),
+             is_from ? "from" : "to", rank, tag, bytes, status->comm);
 }
 
 /* ---- events ------------------------------------------------------------- */
@@ -153,4 +159,22 @@ void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event)
     } else {
         snprintf(buf, LOOK_TEXT_SIZE, "%s %s%s", kind->text, rank, job);
     }
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+bool look_text_number(const char *text, size_t *number)
+{
+    size_t value;
+
+    if ('\0' == *text || strlen(text) != strspn(text, "0123456789")) {
+        return false;
+    }
+    errno = 0;
+    value = strtoul(text, NULL, 10);
+    if (0 != errno) {
+        return false;
+    }
+    *number = value;
+    return true;
 }

@@ -31,4 +31,7 @@ const char *look_text_kind(uint8_t kind);
 /* Has it a message: a tag, a communicator and a length? */
 bool look_text_has_message(const fab_event_t *event);
 
+/* An argument that is a whole number, and nothing else. */
+bool look_text_number(const char *text, size_t *number);
+
 #endif /* LOOK_TEXT_H */

@@ -30,7 +30,7 @@
 #include "tm_info_limits.h"
 #include "tm_info_measure.h"
 
-enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2 };
+enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2, PORT_SIZE = 24 };
 
 static bool is_quiet; /* --check: problems only */
 static int status = STATUS_GOOD;
@@ -221,7 +221,7 @@ static int usage(FILE *out, int rc)
             "       tm_info --serve [--port PORT]\n"
             "       tm_info --ping HOST [--port PORT]\n"
             "       tm_info --layout HOSTSxRANKS\n"
-            "       tm_info --errors [WORDS]\n\n"
+            "       tm_info --errors [WORD...]\n\n"
             "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
             "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
             "be used, 1 if not, 2 for wrong arguments.\n\n"
@@ -238,9 +238,16 @@ static int usage(FILE *out, int rc)
     return rc;
 }
 
-static int show_errors(const char *words)
+/* All words are one text, as if they were in quotes. */
+static int show_errors(char **words)
 {
-    if (0 == tm_info_show_errors(words)) {
+    char text[4096] = "";
+
+    for (size_t len = 0; NULL != *words && len < sizeof(text); words++) {
+        len += (size_t) snprintf(text + len, sizeof(text) - len, "%s%s", 0 == len ? "" : " ",
+                                 *words);
+    }
+    if (0 == tm_info_show_errors(text)) {
         fprintf(stderr, "tm_info: no message of pml tm has these words\n");
         return STATUS_BAD;
     }
@@ -294,6 +301,15 @@ static int use_providers(int *argc, char ***argv, int mode, const char *argument
     }
 }
 
+static bool set_port(char port[PORT_SIZE], const char *text)
+{
+    char *end;
+    const unsigned long number = strtoul(text, &end, 10);
+
+    snprintf(port, PORT_SIZE, "%lu", number);
+    return '\0' != *text && '\0' == *end && number >= 1 && number <= 65535;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"check", no_argument, NULL, 'c'},
@@ -305,16 +321,21 @@ int main(int argc, char **argv)
                                             {"port", required_argument, NULL, 'P'},
                                             {"serve", no_argument, NULL, 's'},
                                             {0}};
-    char port[16];
+    char port[PORT_SIZE];
     const char *argument = NULL;
+    bool has_port = false;
     int mode = 0; /* the option that says what is wanted; 0: the page */
     int option;
 
-    snprintf(port, sizeof(port), "%d", TM_INFO_PORT);
+    snprintf(port, PORT_SIZE, "%d", TM_INFO_PORT);
     while (-1 != (option = getopt_long(argc, argv, "h", options, NULL))) {
         switch (option) {
         case 'P':
-            snprintf(port, sizeof(port), "%s", optarg);
+            if (!set_port(port, optarg)) {
+                fprintf(stderr, "tm_info: --port %s: a number from 1 to 65535 is wanted\n", optarg);
+                return STATUS_USAGE;
+            }
+            has_port = true;
             break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
@@ -334,12 +355,12 @@ int main(int argc, char **argv)
             return usage(stderr, STATUS_USAGE);
         }
     }
-    if (optind + ('e' == mode) < argc) {
+    if ('e' != mode && (optind < argc || (has_port && 's' != mode && 'p' != mode))) {
         return usage(stderr, STATUS_USAGE);
     }
     switch (mode) {
     case 'e':
-        return show_errors(argv[optind]);
+        return show_errors(argv + optind);
     case 'c':
         is_quiet = true;
         return show_page(&argc, &argv);

@@ -60,7 +60,7 @@ int tm_info_show_errors(const char *words)
     int count = 0;
 
     for (const fab_help_topic_t *topic = mca_pml_tm_help; NULL != topic->name; ++topic) {
-        if (NULL == words || is_in(topic->name, words) || is_in(topic->text, words)) {
+        if ('\0' == words[0] || is_in(topic->name, words) || is_in(topic->text, words)) {
             printf("%s[%s]\n", 0 == count ? "" : "\n", topic->name);
             print_format(topic->text);
             ++count;

@@ -5,7 +5,7 @@
 #ifndef TM_INFO_ERRORS_H
 #define TM_INFO_ERRORS_H
 
-/* Print those with these words, in whatever case; NULL: all.  Returns how many. */
+/* Print those with these words, in whatever case; "": all.  Returns how many. */
 int tm_info_show_errors(const char *words);
 
 #endif /* TM_INFO_ERRORS_H */

@@ -169,14 +169,26 @@ static size_t count_of_job(const processes_t *found, size_t at)
     return end - at;
 }
 
+/* " of 4 ranks", where it is known how many the job has. */
+static void text_size(char *buf, size_t size, const fab_look_t *head)
+{
+    if (0 == head->num_procs) {
+        snprintf(buf, size, " ranks");
+    } else {
+        snprintf(buf, size, " of %u ranks", head->num_procs);
+    }
+}
+
 static void print_jobs(const processes_t *found)
 {
     for (size_t at = 0; at < found->count;) {
         const size_t count = count_of_job(found, at);
         const fab_look_t *head = &found->all[at].first;
+        char ranks[32];
 
-        printf("job %08" PRIx64 "  %zu of %u ranks on %s  %s\n", head->name >> 32, count,
-               head->num_procs, head->host, head->program);
+        text_size(ranks, sizeof(ranks), head);
+        printf("job %08" PRIx64 "  %zu%s on %s  %s\n", head->name >> 32, count, ranks, head->host,
+               head->program);
         printf("%6s %8s %11s %9s  %s\n", "rank", "pid", "for", "polls/s", "state");
         for (size_t i = at; i < at + count; i++) {
             print_process(&found->all[i]);
@@ -405,7 +417,10 @@ int main(int argc, char **argv)
     while (-1 != (option = getopt_long(argc, argv, "hn:w", options, NULL))) {
         switch (option) {
         case 'n':
-            most_events = strtoul(optarg, NULL, 10);
+            if (!look_text_number(optarg, &most_events)) {
+                fprintf(stderr, "tm_look: -n %s: a number is wanted\n", optarg);
+                return STATUS_USAGE;
+            }
             break;
         case 'w':
             is_watch = true;

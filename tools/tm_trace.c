@@ -309,19 +309,16 @@ static int write_all(const trace_t *trace, const char *path, format_t format, si
 static int convert(char **names, const char *path, format_t format, size_t most)
 {
     trace_t trace = {0};
-    const char *why = NULL;
-    int rc = STATUS_BAD;
+    int rc = STATUS_GOOD;
 
-    for (; NULL != *names && NULL == why; names++) {
-        why = trace_add(&trace, *names);
-        if (NULL != why) {
-            fprintf(stderr, "tm_trace: %s: %s\n", *names, why);
-        }
+    for (; NULL != *names; names++) {
+        rc = trace_add(&trace, *names) ? rc : STATUS_BAD;
     }
-    if (NULL == why && !trace_finish(&trace)) {
+    if (!trace_finish(&trace)) {
         fprintf(stderr, "tm_trace: no memory\n");
-    } else if (NULL == why) {
-        rc = write_all(&trace, path, format, most);
+        rc = STATUS_BAD;
+    } else if (0 != trace.num_processes && STATUS_GOOD != write_all(&trace, path, format, most)) {
+        rc = STATUS_BAD;
     }
     trace_free(&trace);
     return rc;
@@ -331,18 +328,20 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     size_t most = MOST_EVENTS;
-    const char *path = NULL;
+    const char *path = NULL, *archive = NULL;
     format_t format = AS_JSON;
     int option;
 
     while (-1 != (option = getopt_long(argc, argv, "a:hm:o:t", options, NULL))) {
         switch (option) {
         case 'a':
-            format = AS_OTF2;
-            path = optarg;
+            archive = optarg;
             break;
         case 'm':
-            most = strtoul(optarg, NULL, 10);
+            if (!look_text_number(optarg, &most)) {
+                fprintf(stderr, "tm_trace: -m %s: a number is wanted\n", optarg);
+                return STATUS_USAGE;
+            }
             break;
         case 'o':
             path = optarg;
@@ -356,5 +355,9 @@ int main(int argc, char **argv)
             return usage(stderr, STATUS_USAGE);
         }
     }
-    return optind < argc ? convert(argv + optind, path, format, most) : usage(stderr, STATUS_USAGE);
+    if (optind == argc || (NULL != archive && (NULL != path || AS_TEXT == format))) {
+        return usage(stderr, STATUS_USAGE);
+    }
+    return NULL != archive ? convert(argv + optind, archive, AS_OTF2, most)
+                           : convert(argv + optind, path, format, most);
 }

@@ -105,7 +105,13 @@ static const char *add_events(trace_t *trace, const look_source_t *source)
     return NULL;
 }
 
-static const char *add_one(trace_t *trace, const char *name)
+static bool cannot(const char *name, const char *why)
+{
+    fprintf(stderr, "tm_trace: %s: %s\n", name, why);
+    return false;
+}
+
+static bool add_one(trace_t *trace, const char *name)
 {
     look_source_t source;
     const char *why = look_source_open(&source, name);
@@ -114,7 +120,7 @@ static const char *add_one(trace_t *trace, const char *name)
         why = add_events(trace, &source);
         look_source_close(&source);
     }
-    return why;
+    return NULL == why || cannot(name, why);
 }
 
 static int is_file_of_ours(const struct dirent *entry)
@@ -125,25 +131,26 @@ static int is_file_of_ours(const struct dirent *entry)
 }
 
 /* In the order of their ranks, of which the names are made. */
-static const char *add_directory(trace_t *trace, struct dirent **entries, int count,
-                                 const char *name)
+static bool add_directory(trace_t *trace, struct dirent **entries, int count, const char *name)
 {
-    const char *why = 0 == count ? "there is no file of pml_tm_recorder_dir in this directory"
-                                 : NULL;
+    bool is_good = 0 != count ||
+                   cannot(name, "there is no file of pml_tm_recorder_dir in this directory");
     char *path;
 
     for (int i = 0; i < count; i++) {
-        if (NULL == why && asprintf(&path, "%s/%s", name, entries[i]->d_name) >= 0) {
-            why = add_one(trace, path);
+        if (asprintf(&path, "%s/%s", name, entries[i]->d_name) < 0) {
+            is_good = cannot(name, "no memory");
+        } else {
+            is_good = add_one(trace, path) && is_good;
             free(path);
         }
         free(entries[i]);
     }
     free(entries);
-    return why;
+    return is_good;
 }
 
-const char *trace_add(trace_t *trace, const char *name)
+bool trace_add(trace_t *trace, const char *name)
 {
     struct dirent **entries;
     const int count = scandir(name, &entries, is_file_of_ours, versionsort);

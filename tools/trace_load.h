@@ -46,8 +46,11 @@ typedef struct trace {
     size_t unpaired; /* departures and arrivals without the other one */
 } trace_t;
 
-/* Add what a pid, a file, or each file of a directory has. NULL, or why not. */
-const char *trace_add(trace_t *trace, const char *name);
+/*
+ * Add what a pid, a file, or each file of a directory has.  False: of something it was said, to
+ * standard error, why it cannot be read; the rest was added.
+ */
+bool trace_add(trace_t *trace, const char *name);
 
 /*
  * All are added: bring the clocks of the hosts together, sort events by time, and find what belongs

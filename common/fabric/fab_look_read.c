@@ -67,6 +67,17 @@ bool fab_look_read(fab_look_place_t place, fab_look_t *head)
     return true;
 }
 
+/* What a file lacks that was cut off is nothing. False: nothing can be read. */
+static bool read_events(fab_look_place_t place, fab_event_t *events, size_t size)
+{
+    const ssize_t len = pread(place.fd, events, size, (off_t) (place.base + FAB_LOOK_HEAD));
+
+    if (len >= 0) {
+        memset((char *) events + len, FAB_EVENT_NONE, size - (size_t) len);
+    }
+    return len >= 0;
+}
+
 static bool read_next(fab_look_place_t place, uint64_t *next)
 {
     return read_at(place, offsetof(fab_look_t, next), next, sizeof(*next));
@@ -101,8 +112,7 @@ size_t fab_look_read_events(fab_look_place_t place, const fab_look_t *head, fab_
 
     *lost = 0;
     for (int i = 0; i < TRIES; i++) {
-        if (!read_next(place, &before) ||
-            !read_at(place, FAB_LOOK_HEAD, events, num * sizeof(*events)) ||
+        if (!read_next(place, &before) || !read_events(place, events, num * sizeof(*events)) ||
             !read_next(place, &after)) {
             return 0;
         }

@@ -52,7 +52,8 @@ of this job'
 info 0 --errors PEER-failed
 require 'lost a process that this job needs' said
 info 1 --errors 'no such words'
-info 2 --errors two words
+info 0 --errors lost a process that this job needs
+(($(grep -c '^\[' said) == 1)) || fail "--errors does not take several words"
 
 # Two processes: by shared memory and TCP at least, and why not by others.
 info 0 --measure
@@ -83,6 +84,9 @@ for job in 8 0x8 8x0 8x8x8 -1x8 99999999x99999; do
 done
 info 2 --measure --check
 info 2 --ping
+info 2 --serve --port none
+info 2 --ping localhost --port 65536
+info 2 --port 7000 # of what?
 
 # A limit.
 (

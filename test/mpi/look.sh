@@ -83,6 +83,10 @@ look 2 --no-such-option
 look 1 1 # not one of ours
 look 1 "$TM_SRC/README"
 require 'this is neither a core dump nor a file' err
+look 1 "$TM_WORK"
+require 'this is a directory' err
+look 2 -n many 1
+require 'a number is wanted' err
 
 # One rank computes, the others wait for it; and it is stopped.
 for by in shm tcp; do
@@ -124,6 +128,7 @@ require "they are in the process's memory" said
 # Another process's file may be anything.
 head -c 5000 "${files[0]}" >"$TM_WORK/short.tmlook"
 look 0 short.tmlook
+require 'communicator made: 0, of 2 processes' said
 { head -c 4096 "${files[0]}" && head -c 131072 /dev/urandom; } >random.tmlook
 look 0 random.tmlook
 head -c 100000 /dev/urandom >random

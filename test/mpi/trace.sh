@@ -47,6 +47,8 @@ require 'Usage: tm_trace' said
 mkdir none
 traces 1 none
 traces 1 no_such_file
+traces 2 -m many none
+traces 2 -t -a archive none
 
 program=$(tm_mpi_program trace)
 for options in '--mca pml_tm_providers shm,self' '--mca pml_tm_providers tcp,self' \
@@ -117,3 +119,9 @@ for ((i = 0; i < 20; i++)); do
     done
     traces 0 "$dir"
 done
+# One that cannot be used does not keep the others from being shown.
+records 2 "$program"
+: >"$dir/0.tmlook"
+traces 1 -t "$dir"
+require "0.tmlook: this is neither" err.trace
+require 'rank 1     message announced by rank 0' said
