@@ -4,7 +4,8 @@
 #
 # The additions to recipes of others that make Open MPI with pml tm in it (packaging/recipes):
 # Spack's runs with a stand-in for Spack's directives, EasyBuild's is executed as EasyBuild does,
-# and its command is run; conda's is parsed. None of the three systems is here.
+# and its command is run; conda's is parsed. None of the three systems is here. The options that
+# Spack's package of pml tm alone gives to configure are those that it has.
 . "$TM_SRC/test/lib/script.sh"
 recipes=$TM_SRC/packaging/recipes
 
@@ -38,11 +39,24 @@ class PackageBase:
     pass
 
 
-def variant(name, default, when, description):
+class AutotoolsPackage(PackageBase):
+    def with_or_without(self, name, variant=None):
+        return [f"--with-{name}", f"--without-{name}"]
+
+
+def license(name):
+    pass
+
+
+def version(name):
+    pass
+
+
+def variant(name, default, description, when=None):
     said.append(f"variant {name} {when}")
 
 
-def depends_on(name, type):
+def depends_on(name, type=None, when=None):
     said.append(f"depends_on {name} {type}")
 
 
@@ -93,6 +107,24 @@ require 'variant pml_tm @4.1:4.1,5.0:5.0,6.0:6.0' spack.log
 require 'done' spack.log
 expect_tree spack
 
+# Spack's package of pml tm alone: configure knows the options that it gives.
+package=$TM_SRC/packaging/spack/packages/pml-tm/package.py
+python3 -B - "$package" >spack.options <<'END' || fail "Spack's package"
+import importlib.util, sys, types
+
+spec = importlib.util.spec_from_file_location("package", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+package = module.PmlTm()
+package.spec = {"openmpi": types.SimpleNamespace(prefix="/openmpi")}
+print("\n".join(package.configure_args()))
+END
+require '--with-ompi=/openmpi' spack.options
+while IFS='=' read -r option _; do
+    grep -qF "AC_ARG_WITH([${option#--with*-}]" "$TM_SRC/configure.m4" ||
+        fail "pml-tm: configure has no $option"
+done <spack.options
+
 tree easybuild
 python3 -B - "$recipes/easybuild.eb" "$TM_SRC" >easybuild.command <<'END' || fail "EasyBuild's"
 import sys
@@ -112,12 +144,18 @@ python3 -B - "$recipes/conda.yaml" >conda.files <<'END' || fail "conda's"
 import sys, yaml
 
 recipe = yaml.safe_load(open(sys.argv[1]))
-(output,) = recipe["outputs"]
-assert "openmpi-pml-tm" == output["name"] and "pml_tm" == recipe["source"][0]["folder"]
-print("\n".join(output["files"]))
+assert "pml_tm" == recipe["source"][0]["target_directory"]
+print("\n".join(recipe["tests"][0]["package_contents"]["files"]["exists"]))
 END
-# What the build for this Open MPI installs, without the provider ofi.
+# What the build for this Open MPI installs; two files of it only where a library is.
 while read -r file; do
-    compgen -G "$TM_PREFIX/$file" >/dev/null || [[ $file == *_verbs-* ]] ||
+    compgen -G "$TM_PREFIX/$file" >/dev/null || [[ $file == *_@(ofi|verbs)-* ]] ||
         fail "conda's: the build installs no $file"
 done <conda.files
+for file in "$TM_PREFIX"/lib/lib*.so "$TM_PREFIX"/lib/openmpi/*.so; do
+    while read -r pattern; do
+        # shellcheck disable=SC2053 # it is a pattern
+        [[ $file != $TM_PREFIX/$pattern ]] || continue 2
+    done <conda.files
+    fail "conda's: its list lacks $file"
+done

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
+try:
+    from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
+except ImportError:
+    pass  # before Spack 1.0 it comes with the next line
+
 from spack.package import *
 
 
 class PmlTm(AutotoolsPackage):
-    """Point-to-point messages for Open MPI with O(1) tag matching: mpirun --mca pml tm."""
+    """Point-to-point messages for Open MPI with O(1) tag matching: mpirun --mca pml tm.
+
+    It is compiled with headers that Spack's own openmpi lacks: take an external one that was
+    configured --with-devel-headers, or packaging/recipes/spack.py instead of this package.
+    """
 
     license("BSD-3-Clause")
 
