@@ -75,13 +75,13 @@ static int access_error(fab_shm_ep_t *ep, int error)
 }
 
 /* Copy by XPMEM as much as is possible. False: nothing was. */
-static bool by_xpmem(fab_shm_ep_t *ep, int kind, void *local, uint64_t remote, size_t len,
+static bool by_xpmem(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len,
                      size_t *moved)
 {
     if (__builtin_expect(NULL == ep->windows, 1) || 0 == len) {
         return false;
     }
-    *moved = fab_shm_xpmem_copy(ep, FAB_PUT == kind, local, remote, len);
+    *moved = fab_shm_xpmem_copy(ep, is_put, local, remote, len);
     return *moved > 0;
 }
 
@@ -125,50 +125,29 @@ static int prove(fab_shm_ep_t *ep)
     return OPAL_SUCCESS;
 }
 
-int fab_shm_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved)
+int fab_shm_transfer(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len,
+                     size_t *moved)
 {
-    struct iovec local = {to, len};
-    struct iovec remote = {(void *) (uintptr_t) from, len};
+    const struct iovec here = {local, len};
+    const struct iovec there = {(void *) (uintptr_t) remote, len};
+    const pid_t pid = (pid_t) ep->addr.pid;
     ssize_t got;
     int rc;
 
-    if (by_xpmem(ep, FAB_GET, to, from, len, moved)) {
+    if (by_xpmem(ep, is_put, local, remote, len, moved)) {
         return OPAL_SUCCESS;
     }
     rc = prove(ep);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
-    got = process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+    got = is_put ? process_vm_writev(pid, &here, 1, &there, 1, 0)
+                 : process_vm_readv(pid, &here, 1, &there, 1, 0);
     fab_counters.shm_cma_calls++;
     if (got < 0) {
         return access_error(ep, errno);
     }
     *moved = (size_t) got;
-    fab_counters.shm_cma_bytes += *moved;
-    return OPAL_SUCCESS;
-}
-
-int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved)
-{
-    struct iovec local = {(void *) (uintptr_t) from, len};
-    struct iovec remote = {(void *) (uintptr_t) to, len};
-    ssize_t put;
-    int rc;
-
-    if (by_xpmem(ep, FAB_PUT, (void *) (uintptr_t) from, to, len, moved)) {
-        return OPAL_SUCCESS;
-    }
-    rc = prove(ep);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
-    }
-    put = process_vm_writev((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
-    fab_counters.shm_cma_calls++;
-    if (put < 0) {
-        return access_error(ep, errno);
-    }
-    *moved = (size_t) put;
     fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
 }

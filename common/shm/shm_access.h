@@ -8,12 +8,12 @@
 #include "shm/shm_types.h"
 
 /*
- * Read or write up to len bytes of the peer's memory.  OPAL_SUCCESS: *moved is their number.
+ * Read up to len bytes of the peer's memory, or write them.  OPAL_SUCCESS: *moved is their number.
  * OPAL_ERR_IN_PROCESS: try again.  OPAL_ERR_NOT_SUPPORTED: this memory cannot be accessed.
  * OPAL_ERR_UNREACH: the process is gone.
  */
-int fab_shm_read(fab_shm_ep_t *ep, void *to, uint64_t from, size_t len, size_t *moved);
-int fab_shm_write(fab_shm_ep_t *ep, const void *from, uint64_t to, size_t len, size_t *moved);
+int fab_shm_transfer(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len,
+                     size_t *moved);
 
 /*
  * The test call, if access is FAB_SHM_ACCESS_UNTRIED.  OPAL_ERR_NOT_SUPPORTED: the memory cannot be

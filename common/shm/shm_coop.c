@@ -165,8 +165,8 @@ static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i
 
     while (at < end) {
         size_t moved = 0;
-        int rc = fab_shm_write(ep, (const void *) (uintptr_t) (offer->from + at), offer->to + at,
-                               end - at, &moved);
+        int rc = fab_shm_transfer(ep, true, (void *) (uintptr_t) (offer->from + at), offer->to + at,
+                                  end - at, &moved);
         if (OPAL_SUCCESS != rc && OPAL_ERR_IN_PROCESS != rc) {
             return false;
         }
@@ -354,8 +354,8 @@ static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
     size_t left = fetch->end - fetch->at;
     size_t moved = 0;
-    int rc = fab_shm_read(ep, (char *) fetch->op->local + fetch->at, fetch->op->remote + fetch->at,
-                          left < max ? left : max, &moved);
+    int rc = fab_shm_transfer(ep, false, (char *) fetch->op->local + fetch->at,
+                              fetch->op->remote + fetch->at, left < max ? left : max, &moved);
 
     if (OPAL_SUCCESS == rc) {
         fetch->at += moved;

@@ -92,8 +92,7 @@ bool fab_shm_rma_now(fab_rma_t *op)
         ep->considered++;
     }
     if (len > 0) {
-        rc = FAB_PUT == op->kind ? fab_shm_write(ep, op->local, op->remote, len, &op->done)
-                                 : fab_shm_read(ep, op->local, op->remote, len, &op->done);
+        rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, len, &op->done);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }
@@ -141,8 +140,7 @@ static int rma_step(fab_rma_t *op, size_t max)
         return OPAL_ERR_UNREACH;
     }
     if (len > 0) {
-        rc = FAB_PUT == op->kind ? fab_shm_write(ep, local, remote, len, &moved)
-                                 : fab_shm_read(ep, local, remote, len, &moved);
+        rc = fab_shm_transfer(ep, FAB_PUT == op->kind, local, remote, len, &moved);
     }
     if (OPAL_SUCCESS != rc) {
         return rc;
