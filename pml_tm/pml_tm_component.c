@@ -91,13 +91,19 @@ _Static_assert(0 PML_TM_OFFLOAD_COUNTERS(COUNT_ONE) ==
                "each counter of the offload engine, each reason among them, has a name");
 #undef COUNT_ONE
 
-static void register_counter(const char *name, const char *help, unsigned long long *counter)
+/* read: NULL, or what gets the value; then ctx is for it, else where the value is. */
+static void register_pvar(const char *name, const char *help, int class,
+                          mca_base_get_value_fn_t read, void *ctx)
 {
     (void) mca_base_component_pvar_register(
-        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
-        MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
-        NULL, NULL, NULL, counter);
+        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4, class,
+        MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+        MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, read, NULL, NULL, ctx);
+}
+
+static void register_counter(const char *name, const char *help, unsigned long long *counter)
+{
+    register_pvar(name, help, MCA_BASE_PVAR_CLASS_COUNTER, NULL, counter);
 }
 
 /* High-water marks of all communicators. */
@@ -140,20 +146,8 @@ static int read_sent(const mca_base_pvar_t *pvar, void *value, void *obj)
 
 static void register_sent(const char *name, const char *help, mca_pml_tm_protocol_t protocol)
 {
-    (void) mca_base_component_pvar_register(
-        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
-        MCA_BASE_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
-        read_sent, NULL, NULL, (void *) (uintptr_t) protocol);
-}
-
-static void register_high_water(const char *name, const char *help, void *ctx)
-{
-    (void) mca_base_component_pvar_register(
-        &mca_pml_tm_component.pmlm_version, name, help, OPAL_INFO_LVL_4,
-        MCA_BASE_PVAR_CLASS_HIGHWATERMARK, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
-        read_high_water, NULL, NULL, ctx);
+    register_pvar(name, help, MCA_BASE_PVAR_CLASS_COUNTER, read_sent,
+                  (void *) (uintptr_t) protocol);
 }
 
 static void register_counters(void)
@@ -174,16 +168,14 @@ static void register_counters(void)
     register_counter(#name, help, &mca_pml_tm.offload.counters.field);
     PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-    register_high_water("posted_max", "most receives posted at once in any one communicator",
-                        &mca_pml_tm);
-    register_high_water("unexpected_max_count",
-                        "most unexpected messages at once in any one communicator", NULL);
-    (void) mca_base_component_pvar_register(
-        &mca_pml_tm_component.pmlm_version, "open_operations",
-        "sends and receives that wait now for an answer or data of their peer", OPAL_INFO_LVL_4,
-        MCA_BASE_PVAR_CLASS_LEVEL, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL,
-        MCA_BASE_VAR_BIND_NO_OBJECT, MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS,
-        read_open_operations, NULL, NULL, NULL);
+    register_pvar("posted_max", "most receives posted at once in any one communicator",
+                  MCA_BASE_PVAR_CLASS_HIGHWATERMARK, read_high_water, &mca_pml_tm);
+    register_pvar("unexpected_max_count",
+                  "most unexpected messages at once in any one communicator",
+                  MCA_BASE_PVAR_CLASS_HIGHWATERMARK, read_high_water, NULL);
+    register_pvar("open_operations",
+                  "sends and receives that wait now for an answer or data of their peer",
+                  MCA_BASE_PVAR_CLASS_LEVEL, read_open_operations, NULL);
 }
 
 /* ---- component functions ------------------------------------------------ */
