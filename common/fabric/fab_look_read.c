@@ -68,13 +68,13 @@ bool fab_look_read(fab_look_place_t place, fab_look_t *head)
 }
 
 /* What a file lacks that was cut off is nothing. False: nothing can be read. */
-static bool read_events(fab_look_place_t place, fab_event_t *events, size_t size)
+static bool read_events(fab_look_place_t place, fab_event_t *events, uint32_t num)
 {
-    const ssize_t len = pread(place.fd, events, size, (off_t) (place.base + FAB_LOOK_HEAD));
+    const ssize_t len = pread(place.fd, events, num * sizeof(*events),
+                              (off_t) (place.base + FAB_LOOK_HEAD));
+    const size_t whole = len > 0 ? (size_t) len / sizeof(*events) : 0;
 
-    if (len >= 0) {
-        memset((char *) events + len, FAB_EVENT_NONE, size - (size_t) len);
-    }
+    memset(&events[whole], FAB_EVENT_NONE, (num - whole) * sizeof(*events));
     return len >= 0;
 }
 
@@ -112,7 +112,7 @@ size_t fab_look_read_events(fab_look_place_t place, const fab_look_t *head, fab_
 
     *lost = 0;
     for (int i = 0; i < TRIES; i++) {
-        if (!read_next(place, &before) || !read_events(place, events, num * sizeof(*events)) ||
+        if (!read_next(place, &before) || !read_events(place, events, num) ||
             !read_next(place, &after)) {
             return 0;
         }
