@@ -42,7 +42,6 @@
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_ask.c             processes ask each other for that
  *   pml_tm_stuck.c           who waits for whom, and who is stuck
- *   pml_tm_outside.c         what a process that does not answer shows
  *   pml_tm_json.c            a report for programs
  *   pml_tm_hang_json.c       what a report of a long wait says, for programs
  *   pml_tm_hang_text.c       the same as text

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fabric/fab_clock.h"
+#include "fabric/fab_look_read.h"
+
 #include "pml_tm_hang_json.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_outside.h"
 #include "pml_tm_state.h"
 #include "pml_tm_stuck.h"
 
@@ -183,6 +185,49 @@ static int look_for_near(mca_pml_tm_text_t *text)
     return near.count;
 }
 
+/* ---- a process that does not answer, of this user on this host ---------- */
+
+typedef struct search {
+    uint64_t name;
+    uint32_t pid; /* 0: not found */
+    fab_look_t look;
+} search_t;
+
+/*
+ * Names are those of Open MPI, which are unique only for one mpirun: a process of another one, with
+ * the same name by chance, is told by its job's size.
+ */
+static bool is_it(void *ctx, uint32_t pid, int fd, const fab_look_t *look)
+{
+    search_t *search = ctx;
+
+    (void) fd;
+    if (look->name == search->name && look->num_procs == mca_pml_tm_process.num_procs) {
+        search->pid = pid;
+        search->look = *look;
+    }
+    return 0 == search->pid;
+}
+
+/* What it shows (fab_look_read.h), and what the kernel says of it; nothing, if it is not found. */
+static void line_of_silent(mca_pml_tm_text_t *text, uint64_t name)
+{
+    search_t search = {.name = name};
+    char last[64] = "";
+
+    fab_look_visit(is_it, &search);
+    if (0 == search.pid) {
+        return;
+    }
+    if (0 != search.look.status.seen_ns) {
+        snprintf(last, sizeof(last), "; it last waited in MPI %.1f s ago",
+                 (double) (int64_t) (fab_now_ns() - search.look.status.seen_ns) / 1e9);
+    }
+    mca_pml_tm_text_line(text, "    it is process %u (%s) of this host, which %s%s", search.pid,
+                         search.look.program,
+                         fab_look_what_it_does(fab_look_process_state(search.pid)), last);
+}
+
 /* ---- the reports -------------------------------------------------------- */
 
 static double waited_s(void)
@@ -327,7 +372,7 @@ static bool lines_of_wait(mca_pml_tm_text_t *text, bool must_print, bool is_by_s
     }
     lines_of_node(text, mca_pml_tm_node(root));
     if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status) {
-        mca_pml_tm_outside_line(text, mca_pml_tm_node(root)->name);
+        line_of_silent(text, mca_pml_tm_node(root)->name);
     }
     if (waiting > 1) {
         mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",

@@ -56,8 +56,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_offload.h \
 	pml_tm/pml_tm_offload_events.c \
 	pml_tm/pml_tm_offload_events.h \
-	pml_tm/pml_tm_outside.c \
-	pml_tm/pml_tm_outside.h \
 	pml_tm/pml_tm_params.c \
 	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \

@@ -114,22 +114,13 @@ static double rate(const process_t *process)
                : 0;
 }
 
-/* What a process does that does not wait in MPI. */
-static const char *doing(uint32_t pid)
+/* What a process does that does not wait in MPI.  One that was stopped may be anywhere. */
+static void text_doing(char buf[LOOK_TEXT_SIZE], uint32_t pid)
 {
-    switch (fab_look_process_state(pid)) {
-    case 'R':
-        return "outside MPI: computes";
-    case 'T':
-    case 't':
-        return "stopped by a signal or a debugger";
-    case 'D':
-        return "outside MPI: in the kernel, as for a disk";
-    case 'S':
-        return "outside MPI: sleeps in a system call";
-    default:
-        return "about to end";
-    }
+    const char state = fab_look_process_state(pid);
+
+    snprintf(buf, LOOK_TEXT_SIZE, "%s%s",
+             'T' == state || 't' == state ? "" : "outside MPI: ", fab_look_what_it_does(state));
 }
 
 static void text_state(char buf[LOOK_TEXT_SIZE], double *for_s, const process_t *process)
@@ -144,7 +135,7 @@ static void text_state(char buf[LOOK_TEXT_SIZE], double *for_s, const process_t 
         look_text_wait(buf, status);
     } else {
         *for_s = since(0 != status->seen_ns ? status->seen_ns : process->last.opened_ns);
-        snprintf(buf, LOOK_TEXT_SIZE, "%s", doing(process->pid));
+        text_doing(buf, process->pid);
     }
 }
 

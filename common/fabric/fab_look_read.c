@@ -242,3 +242,20 @@ char fab_look_process_state(uint32_t pid)
     fclose(file);
     return NULL != end && ' ' == end[1] ? end[2] : 0;
 }
+
+const char *fab_look_what_it_does(char state)
+{
+    switch (state) {
+    case 'R':
+        return "computes";
+    case 'T':
+    case 't':
+        return "was stopped by a signal or a debugger";
+    case 'D':
+        return "waits in the kernel, as for a disk";
+    case 'S':
+        return "sleeps in a system call";
+    default:
+        return "is about to end";
+    }
+}

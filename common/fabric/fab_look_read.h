@@ -48,4 +48,7 @@ FAB_EXPORT void fab_look_visit(fab_look_fn_t fn, void *ctx);
 /* State of a process as in /proc/PID/stat: 'R', 'S', 'T', ...; 0: it is gone, or hidden. */
 FAB_EXPORT char fab_look_process_state(uint32_t pid);
 
+/* What a process in that state does, if it does not wait in MPI: "computes". */
+FAB_EXPORT const char *fab_look_what_it_does(char state);
+
 #endif /* FAB_LOOK_READ_H */
