@@ -55,11 +55,12 @@ static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, v
 }
 
 /*
- * Send the message with its data, now. data NULL: it must be packed. Lock held; nothing is queued
- * for the peer.
+ * Send the message with its data, now. data NULL: it must be packed. is_awaited: the caller waits
+ * until it has gone. Lock held; nothing is queued for the peer.
  */
-static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
-                            const void *buf, size_t count, ompi_datatype_t *datatype)
+static inline __attribute__((always_inline)) int
+put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const void *buf,
+          size_t count, ompi_datatype_t *datatype, bool is_awaited)
 {
     void *room;
 
@@ -68,7 +69,8 @@ static inline int put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, s
         return OMPI_SUCCESS;
     }
     if (OPAL_LIKELY(NULL != data || 0 == len)) {
-        return fab_item_send(peer, hdr, data, len);
+        return is_awaited ? fab_item_send_now(peer, hdr, data, len)
+                          : fab_item_send(peer, hdr, data, len);
     }
     room = fab_item_reserve(peer, len);
     if (NULL == room) {
@@ -118,7 +120,7 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
     }
     return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
                      base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
-                     base->req_base.req_datatype);
+                     base->req_base.req_datatype, false);
 }
 
 /* The same, recorded; a part of a streamed one may be out already, or be all that goes out now. */
@@ -438,10 +440,11 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
 
 /* put_eager(), recorded. */
 static NOINLINE int put_recorded(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
-                                 const void *buf, size_t count, ompi_datatype_t *datatype)
+                                 const void *buf, size_t count, ompi_datatype_t *datatype,
+                                 bool is_awaited)
 {
     const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(peer, hdr.tag, len);
-    const int rc = put_eager(peer, hdr, data, len, buf, count, datatype);
+    const int rc = put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
 
     if (OMPI_SUCCESS == rc) {
         mca_pml_tm_record_sent(&out);
@@ -451,11 +454,11 @@ static NOINLINE int put_recorded(fab_peer_t *peer, fab_hdr_t hdr, const char *da
 
 /*
  * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
- * OPAL_ERR_RESOURCE_BUSY: the send needs a request.
+ * is_awaited: by MPI_Send, not MPI_Isend.  OPAL_ERR_RESOURCE_BUSY: the send needs a request.
  */
 static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                              fab_peer_t *peer)
+                              fab_peer_t *peer, bool is_awaited)
 {
     size_t len = count * datatype->super.size;
     uint64_t fab_tag;
@@ -473,8 +476,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
             data = NULL;
         }
-        rc = mca_pml_tm_records_all() ? put_recorded(peer, hdr, data, len, buf, count, datatype)
-                                      : put_eager(peer, hdr, data, len, buf, count, datatype);
+        rc = mca_pml_tm_records_all()
+                 ? put_recorded(peer, hdr, data, len, buf, count, datatype, is_awaited)
+                 : put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
         if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
             mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
         }
@@ -626,7 +630,7 @@ static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *da
         *request = &ompi_request_empty;
         return rc;
     }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, false);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         *request = &ompi_request_empty;
         return rc;
@@ -702,7 +706,7 @@ static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *dat
     if (MCA_PML_BASE_SEND_BUFFERED == mode) {
         return bsend(buf, count, datatype, dst, tag, comm, peer);
     }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer);
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, true);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }
@@ -716,6 +720,27 @@ static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *dat
     rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
     mca_pml_tm_request_release(&req->req_send.req_base);
     return rc;
+}
+
+/* A short message to a peer without a ring, by its provider. */
+static NOINLINE int send_short(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const size_t len = count * datatype->super.size;
+    fab_peer_t *peer;
+
+    if (0 == (tmc->fast & PML_TM_FAST_SEND) || !mca_pml_tm_is_plain(datatype) ||
+        MCA_PML_BASE_SEND_STANDARD != mode || NULL == (peer = ring_peer(tmc, dst)) ||
+        NULL == peer->ops->send_now || NULL != peer->pending ||
+        OMPI_SUCCESS !=
+            peer->ops->send_now(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
+                                (const char *) buf + datatype->super.true_lb, len)) {
+        return send_any(buf, count, datatype, dst, tag, mode, comm);
+    }
+    ++mca_pml_tm.sends_since_progress;
+    mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+    return OMPI_SUCCESS;
 }
 
 static NOINLINE int send_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -744,7 +769,7 @@ static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *d
     }
     return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
                ? OMPI_SUCCESS
-               : send_any(buf, count, datatype, dst, tag, mode, comm);
+               : send_short(buf, count, datatype, dst, tag, mode, comm);
 }
 
 /* Two functions, so that neither pays for the registers that the other needs. */

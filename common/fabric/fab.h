@@ -489,6 +489,8 @@ struct fab_ops {
      * gain nothing.
      */
     void (*batch)(fab_peer_t *peer, bool is_begin);
+    /* fab_item_send_now(); NULL: send */
+    int (*send_now)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     /* fab_item_send_from(); NULL: sends are copied, and fab_set_place() has no effect */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
     /* fab_item_send_offered(); NULL: never */
@@ -562,6 +564,16 @@ static inline bool fab_item_is(const fab_item_t *item, const void *ctx)
 static inline int fab_item_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     return peer->ops->send(peer, hdr, buf, len);
+}
+
+/*
+ * As fab_item_send(), for a caller that waits until the message has left: it goes now, even where
+ * the provider would otherwise wait for more that can leave with it.
+ */
+static inline int fab_item_send_now(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
+{
+    return NULL != peer->ops->send_now ? peer->ops->send_now(peer, hdr, buf, len)
+                                       : peer->ops->send(peer, hdr, buf, len);
 }
 
 static inline void *fab_item_reserve(fab_peer_t *peer, size_t max_len)

@@ -47,17 +47,24 @@ static __attribute__((noinline)) int cannot_send(fab_ofi_ep_t *ep)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-static int ofi_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static int ofi_send_now(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     fab_ofi_ep_t *ep = peer->ep;
 
     if (__builtin_expect(!fab_ofi_can_send(ep), 0)) {
         return cannot_send(ep);
     }
-    if (!fab_ofi_is_its_turn(ep, len)) {
+    return len <= peer->eager_max ? fab_ofi_send_msg(ep, hdr, data, len) : OPAL_ERR_BAD_PARAM;
+}
+
+static int ofi_send(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_ofi_ep_t *ep = peer->ep;
+
+    if (fab_ofi_can_send(ep) && !fab_ofi_is_its_turn(ep, len)) {
         return OPAL_ERR_RESOURCE_BUSY;
     }
-    return len <= peer->eager_max ? fab_ofi_send_msg(ep, hdr, data, len) : OPAL_ERR_BAD_PARAM;
+    return ofi_send_now(peer, hdr, data, len);
 }
 
 static void *ofi_reserve(fab_peer_t *peer, size_t max_len)
@@ -93,6 +100,7 @@ const fab_ops_t fab_ofi_ops = {
     .unexpose = fab_ofi_unexpose,
     .rma = fab_ofi_rma,
     .batch = fab_ofi_batch,
+    .send_now = ofi_send_now,
     .send_offered = fab_ofi_tm_send_offered,
 };
 

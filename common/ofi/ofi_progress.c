@@ -52,7 +52,8 @@ static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
     return true;
 }
 
-static void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+static inline __attribute__((always_inline)) void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr,
+                                                          const void *data, size_t len)
 {
     const uint8_t id = hdr.id;
     fab_ofi_domain_t *dom = ep->dom;
@@ -70,7 +71,8 @@ static void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t le
 }
 
 /* Several messages in one; any may end the session, and ep with it. */
-static void on_pack(fab_ofi_ep_t *ep, const unsigned char *data, size_t len)
+static __attribute__((noinline)) void on_pack(fab_ofi_ep_t *ep, const unsigned char *data,
+                                              size_t len)
 {
     fab_ofi_domain_t *dom = ep->dom;
     const uint32_t index = ep->index, cookie = ep->cookie;
@@ -96,7 +98,8 @@ static void on_pack(fab_ofi_ep_t *ep, const unsigned char *data, size_t len)
 }
 
 /* One of the provider's own messages. */
-static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr,
+                                             const void *data, size_t len)
 {
     const uint8_t id = fab_ofi_hdr_id(hdr);
 
@@ -115,7 +118,8 @@ static void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data,
 }
 
 /* The next message of a session. */
-static void on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
+static inline __attribute__((always_inline)) void
+on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
 {
     const uint8_t id = fab_ofi_hdr_id(hdr);
 
@@ -147,7 +151,8 @@ static __attribute__((noinline)) void on_stray(fab_ofi_ep_t *ep, const fab_ofi_h
 }
 
 /* One has come: so may have those after it. */
-static void on_followers(fab_ofi_domain_t *dom, uint32_t index, uint32_t cookie)
+static __attribute__((noinline)) void on_followers(fab_ofi_domain_t *dom, uint32_t index,
+                                                   uint32_t cookie)
 {
     fab_ofi_early_t *early;
     fab_ofi_ep_t *ep;
@@ -197,32 +202,26 @@ static bool is_users(const fab_ofi_hdr_t *hdr)
     return fab_ofi_hdr_id(hdr) < FAB_AM_MAX || FAB_OFI_ID_PACK == fab_ofi_hdr_id(hdr);
 }
 
-static void on_message(fab_ofi_domain_t *dom, const unsigned char *msg, size_t len)
+/* len bytes; the header is aligned, and stays until the message is delivered. */
+static void on_message(fab_ofi_domain_t *dom, const fab_ofi_hdr_t *hdr, size_t len)
 {
-    fab_ofi_hdr_t hdr;
     fab_ofi_ep_t *ep;
 
-    if (len < sizeof(hdr)) {
+    if (len < sizeof(*hdr) || len - sizeof(*hdr) < fab_ofi_hdr_pad(hdr)) {
         fab_counters.ofi_strays++;
         return;
     }
-    memcpy(&hdr, msg, sizeof(hdr));
-    len -= sizeof(hdr);
-    if (fab_ofi_hdr_pad(&hdr) > len) {
-        fab_counters.ofi_strays++;
+    len -= sizeof(*hdr) + fab_ofi_hdr_pad(hdr);
+    if (__builtin_expect(FAB_OFI_NO_INDEX == fab_ofi_hdr_index(hdr), 0)) {
+        on_no_session(dom, fab_ofi_hdr_id(hdr), hdr + 1, len);
         return;
     }
-    len -= fab_ofi_hdr_pad(&hdr);
-    if (__builtin_expect(FAB_OFI_NO_INDEX == fab_ofi_hdr_index(&hdr), 0)) {
-        on_no_session(dom, fab_ofi_hdr_id(&hdr), msg + sizeof(hdr), len);
+    ep = fab_ofi_session(dom, fab_ofi_hdr_index(hdr), hdr->cookie);
+    if (__builtin_expect(NULL == ep || (dom->is_closed && is_users(hdr)), 0)) {
+        on_stray(ep, hdr);
         return;
     }
-    ep = fab_ofi_session(dom, fab_ofi_hdr_index(&hdr), hdr.cookie);
-    if (__builtin_expect(NULL == ep || (dom->is_closed && is_users(&hdr)), 0)) {
-        on_stray(ep, &hdr);
-        return;
-    }
-    on_session(ep, &hdr, msg + sizeof(hdr), len);
+    on_session(ep, hdr, hdr + 1, len);
 }
 
 /* ---- the completion queue ------------------------------------------------ */
@@ -248,16 +247,16 @@ static void send_ended(fab_ofi_domain_t *dom, fab_ofi_sbuf_t *buf, const char *e
 static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *entry)
 {
     fab_ofi_ctx_t *ctx = entry->op_context;
-    const unsigned char *data;
-    size_t len;
+    const void *msg;
 
     if (__builtin_expect(NULL == ctx, 0)) {
         return;
     }
     switch (ctx->kind) {
     case FAB_OFI_RECV:
-        if (fab_ofi_recv_take(dom, (fab_ofi_rbuf_t *) ctx, entry, &data, &len)) {
-            on_message(dom, data, len);
+        msg = fab_ofi_recv_take(dom, (fab_ofi_rbuf_t *) ctx, entry);
+        if (__builtin_expect(NULL != msg, 1)) {
+            on_message(dom, msg, entry->len);
         }
         break;
     case FAB_OFI_SEND:

@@ -91,9 +91,8 @@ static void release(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
     }
 }
 
-bool fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
-                       const struct fi_cq_tagged_entry *entry, const unsigned char **data,
-                       size_t *len)
+const void *fab_ofi_recv_take_any(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
+                                  const struct fi_cq_tagged_entry *entry)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
     const unsigned char *at = entry->buf;
@@ -104,22 +103,20 @@ bool fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
     }
     buf->num_quiet = 0;
     if (NULL == at || 0 == entry->len || 0 == (entry->flags & FI_RECV)) {
-        return false; /* it only says that the buffer is released */
+        return NULL; /* it only says that the buffer is released */
     }
     if (offset >= recv->size || entry->len > recv->size - offset || entry->len > recv->min_free) {
         fab_counters.ofi_strays++; /* longer than anybody may send, or the provider is wrong */
-        return false;
+        return NULL;
     }
     buf->high = offset + entry->len > buf->high ? offset + entry->len : buf->high;
     buf->filled += entry->len;
-    *data = at;
-    *len = entry->len;
-    if (0 != (uintptr_t) at % FAB_OFI_ALIGN) {
-        memcpy(recv->aligned, at, entry->len);
-        *data = (const unsigned char *) recv->aligned;
-        fab_counters.ofi_unaligned++;
+    if (0 == (uintptr_t) at % FAB_OFI_ALIGN) {
+        return at;
     }
-    return true;
+    memcpy(recv->aligned, at, entry->len);
+    fab_counters.ofi_unaligned++;
+    return recv->aligned;
 }
 
 void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t flags)

@@ -300,20 +300,27 @@ static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr,
 }
 
 /* Two functions, so that neither has to save what only the other needs. */
-int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+static inline int send_alone(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
 {
-    if (__builtin_expect(ep->is_batch, 0)) {
-        if (part_size(len) <= fab_ofi_min(FAB_OFI_PART_MAX, ep->peer->eager_max)) {
-            return pack(ep, hdr, data, len);
-        }
-        fab_ofi_send_pack(ep);
-        if (NULL != ep->to_send) {
-            return OPAL_ERR_RESOURCE_BUSY;
-        }
-    }
     return sizeof(fab_ofi_hdr_t) + fab_ofi_padded(len) <= ep->dom->inject_max
                ? send_short(ep, hdr, data, len)
                : send_long(ep, hdr, data, len);
+}
+
+static __attribute__((noinline)) int send_in_batch(fab_ofi_ep_t *ep, fab_hdr_t hdr,
+                                                   const void *data, size_t len)
+{
+    if (part_size(len) <= fab_ofi_min(FAB_OFI_PART_MAX, ep->peer->eager_max)) {
+        return pack(ep, hdr, data, len);
+    }
+    fab_ofi_send_pack(ep);
+    return NULL == ep->to_send ? send_alone(ep, hdr, data, len) : OPAL_ERR_RESOURCE_BUSY;
+}
+
+int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
+{
+    return __builtin_expect(ep->is_batch, 0) ? send_in_batch(ep, hdr, data, len)
+                                             : send_alone(ep, hdr, data, len);
 }
 
 void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len)

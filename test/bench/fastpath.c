@@ -29,7 +29,8 @@
  *                        counted, and divided by
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
- * [messages [threads]], the latter for MPI_THREAD_MULTIPLE
+ * [messages [single|threads [few]]], threads for MPI_THREAD_MULTIPLE, few for pair-sync,
+ * pair-expected, pair-present, window-sync and window alone
  */
 #include "counted.h"
 
@@ -216,16 +217,17 @@ static void hold_once(void)
     free(data);
 }
 
-int main(int argc, char **argv)
+static void few_sections(int messages)
 {
-    int messages = argc > 1 ? atoi(argv[1]) : 1024, provided;
-    int level = argc > 2 && 0 == strcmp("threads", argv[2]) ? MPI_THREAD_MULTIPLE
-                                                            : MPI_THREAD_SINGLE;
-    MPI_Win win;
+    section("pair-sync", pair_sync, messages);
+    section("pair-expected", pair_expected, messages);
+    section("pair-present", pair_present, messages);
+    section("window-sync", window_sync, messages);
+    section("window", window, messages);
+}
 
-    MPI_Init_thread(&argc, &argv, level, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    share(&win);
+static void all_sections(int messages)
+{
     hold_once();
     section("self-expected", self_expected, messages);
     section("self-unexpected", self_unexpected, messages);
@@ -248,6 +250,23 @@ int main(int argc, char **argv)
     section("window-sync", window_sync, messages);
     section("window", window, messages);
     section("poll", poll_empty, messages);
+}
+
+int main(int argc, char **argv)
+{
+    int messages = argc > 1 ? atoi(argv[1]) : 1024, provided;
+    int level = argc > 2 && 0 == strcmp("threads", argv[2]) ? MPI_THREAD_MULTIPLE
+                                                            : MPI_THREAD_SINGLE;
+    MPI_Win win;
+
+    MPI_Init_thread(&argc, &argv, level, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    share(&win);
+    if (argc > 3 && 0 == strcmp("few", argv[3])) {
+        few_sections(messages);
+    } else {
+        all_sections(messages);
+    }
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;
