@@ -5,6 +5,9 @@
  */
 #include "pml_tm_offload_events.h"
 
+#include "fabric/fab_copy.h"
+#include "match/match_inl.h"
+
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"
 #include "pml_tm_failure.h"
@@ -86,6 +89,28 @@ static void complete(mca_pml_tm_recv_request_t *req, const fab_tm_match_t *match
     }
 }
 
+/*
+ * complete() for most messages: one that is in a buffer of the provider's (match->data), is not too
+ * long, and wants no acknowledgement.  False: nothing was done.
+ */
+static inline bool complete_short(mca_pml_tm_recv_request_t *req, const fab_tm_match_t *match)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
+    const int32_t source = mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits);
+    const int32_t tag = mca_pml_tm_tag_tag(match->hdr.tag);
+
+    if (0 != match->hdr.app_ctx || NULL == match->peer || NULL == req->data ||
+        match->len > req->capacity || NULL != req->memory_prev ||
+        !mca_pml_tm_comm_is_last_sender(tmc, match->peer, source)) {
+        return false;
+    }
+    ++mca_pml_tm.counters.expected;
+    fab_copy(req->data, match->data, match->len);
+    mca_pml_tm_offload_release(req);
+    mca_pml_tm_deliver_end(req, fab_match_key(source, tag), match->len);
+    return true;
+}
+
 static void cancelled(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_offload_release(req);
@@ -159,6 +184,9 @@ static void poll_begin(void *ctx)
 
 static void poll_end(void *ctx, bool is_idle)
 {
+    if (OPAL_LIKELY(is_idle && fab_offload_poll_end_quiet(ctx))) {
+        return;
+    }
     fab_offload_poll_end(ctx);
     drain_events();
     if (is_idle) {
@@ -205,7 +233,9 @@ static bool matched(void *ctx, fab_tm_recv_t *tm_recv, const fab_tm_match_t *mat
     /* the usual case, in which nobody asks for it later */
     if (OPAL_LIKELY(FAB_OFFLOAD_COMPLETE == event.result && match->is_first &&
                     (FAB_TM_EAGER == match->kind || FAB_TM_READ == match->kind))) {
-        complete(req, match);
+        if (NULL == match->data || FAB_TM_EAGER != match->kind || !complete_short(req, match)) {
+            complete(req, match);
+        }
         return true;
     }
     keep(req, match);

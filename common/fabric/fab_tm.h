@@ -85,7 +85,7 @@ typedef struct fab_tm_match {
 
 typedef struct fab_tm_user {
     void (*poll_begin)(void *ctx);
-    /* is_idle: no completion came. */
+    /* is_idle: no completion came; poll_begin() may have been left out. */
     void (*poll_end)(void *ctx, bool is_idle);
     void (*handled)(void *ctx);
     /* May no buffers be given back to the device now? */

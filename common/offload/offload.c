@@ -133,6 +133,14 @@ static inline bool filter_overlaps(const fab_offload_filter_t *filter,
            (0 != filter->pattern[2] && 0 != filter->bucket[key_bucket(ANY, tag)]);
 }
 
+/* All receives are on the list, or have nothing to do with it. */
+static inline bool filters_are_empty(const fab_offload_scope_t *scope)
+{
+    const fab_offload_filter_t *plain = scope->plain, *held = scope->held;
+
+    return 0 == (plain->total[0] | plain->total[1] | held->total[0] | held->total[1]);
+}
+
 /* ---- the ring of commands ----------------------------------------------- */
 
 static inline uint32_t ring_room(const fab_offload_t *engine)
@@ -265,6 +273,9 @@ static void list_waiting(fab_offload_t *engine)
 static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
                                             const fab_offload_recv_t *recv)
 {
+    if (__builtin_expect(filters_are_empty(scope), 1)) {
+        return room(scope->engine);
+    }
     if (filter_overlaps(scope->plain, &recv->match) || filter_overlaps(scope->held, &recv->match)) {
         return FAB_OFFLOAD_BLOCKED;
     }
@@ -838,6 +849,15 @@ void fab_offload_flush(fab_offload_t *engine)
 void fab_offload_idle(fab_offload_t *engine)
 {
     flush(engine, true);
+}
+
+bool fab_offload_poll_end_quiet(fab_offload_t *engine)
+{
+    if (!is_quiet(engine)) {
+        return false;
+    }
+    engine->is_polling = false;
+    return true;
 }
 
 /* ---- failure ------------------------------------------------------------ */

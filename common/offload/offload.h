@@ -141,6 +141,12 @@ static inline void fab_offload_poll_begin(fab_offload_t *engine)
 void fab_offload_poll_end(fab_offload_t *engine);
 
 /*
+ * fab_offload_poll_end(), _next() and _idle() in one, for a poll that found nothing; earlier events
+ * were fetched.  False: there is something to do, call these.
+ */
+bool fab_offload_poll_end_quiet(fab_offload_t *engine);
+
+/*
  * An unexpected message that the device counts (tag, eager or rendezvous) is visible to matching:
  * matched, or kept.
  */

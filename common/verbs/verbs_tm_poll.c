@@ -128,11 +128,46 @@ static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_tm_recv_t *
                : NULL;
 }
 
-/* The device matched a listed receive. */
-static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+/*
+ * tm_matched() for most messages: all of one is there, in one completion, and its sender is known.
+ * False: nothing was done.
+ */
+static inline bool tm_eager(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc,
+                            fab_tm_recv_t *recv, bool *is_possible)
+{
+    const unsigned int flags = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID | IBV_WC_WITH_IMM;
+    const fab_verbs_tm_t *tm = dom->tm;
+    const fab_verbs_place_t *place = recv->place;
+    fab_verbs_conn_t *conn;
+    fab_tm_match_t match;
+
+    if (IBV_WC_SUCCESS != wc->status || NULL == tm->user || flags != (wc->flags & flags) ||
+        0 != (wc->imm & FAB_VERBS_IMM_RNDV) || place->is_left) {
+        return false;
+    }
+    conn = tm_conn(tm, recv, wc);
+    if (NULL == conn || NULL == conn->ep || FAB_PEER_FAILED == conn->ep->peer->state) {
+        return false;
+    }
+    match.is_first = true;
+    match.is_last = true;
+    match.kind = FAB_TM_EAGER;
+    match.len = wc->len;
+    match.data = NULL != place->reg ? NULL : place->data;
+    match.hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv);
+    match.peer = conn->ep->peer;
+    fab_counters.verbs_tm_matched++;
+    fab_verbs_on_matched(conn);
+    fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
+    *is_possible = tm->user->matched(tm->ctx, recv, &match);
+    return true;
+}
+
+/* The device matched a listed receive, in any way. */
+static __attribute__((noinline)) bool
+tm_matched_any(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc, fab_tm_recv_t *recv)
 {
     fab_verbs_tm_t *tm = dom->tm;
-    fab_tm_recv_t *recv = (fab_tm_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
     fab_verbs_conn_t *conn = tm_conn(tm, recv, wc);
     fab_verbs_place_t *place = recv->place;
     bool has_peer = NULL != conn && NULL != conn->ep && FAB_PEER_FAILED != conn->ep->peer->state;
@@ -165,6 +200,16 @@ static bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
     place->recv = recv;
     place->conn = match.is_last ? NULL : conn;
     return NULL == tm->user || tm->user->matched(tm->ctx, recv, &match);
+}
+
+static inline bool tm_matched(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc)
+{
+    fab_tm_recv_t *recv = (fab_tm_recv_t *) (uintptr_t) (wc->wr_id & ~(uint64_t) FAB_VERBS_LISTED);
+    bool is_possible;
+
+    return __builtin_expect(tm_eager(dom, wc, recv, &is_possible), 1)
+               ? is_possible
+               : tm_matched_any(dom, wc, recv);
 }
 
 /* The device counts messages of these ids that it did not match. */
@@ -238,11 +283,11 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom)
         tm_report_failure(tm);
         return 0;
     }
-    if (NULL != tm->user) {
-        tm->user->poll_begin(tm->ctx);
-    }
     n = fab_verbs_tm_collect(tm->cq, wcs, &rc);
     dom->empty_polls += 0 == n;
+    if (0 != n && NULL != tm->user) {
+        tm->user->poll_begin(tm->ctx);
+    }
     for (int i = 0; i < n && !dom->is_dead; i++) {
         if (!tm_take(dom, &wcs[i])) {
             fab_verbs_tm_broke(dom, "it reported an impossible event");

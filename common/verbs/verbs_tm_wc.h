@@ -45,14 +45,14 @@ static inline struct ibv_srq *fab_verbs_tm_srq(fab_verbs_domain_t *dom, struct i
 /* What is read of a completion. */
 typedef struct fab_verbs_tm_wc {
     uint64_t wr_id;
-    uint64_t tag;
+    uint64_t tag; /* this and priv: IBV_WC_TM_MATCH */
     uint32_t priv;
-    uint32_t imm;
+    uint32_t imm; /* IBV_WC_WITH_IMM */
     uint32_t len;
     uint32_t qp_num;
     unsigned int flags;
     enum ibv_wc_status status;
-    enum ibv_wc_opcode opcode;
+    enum ibv_wc_opcode opcode; /* fab_verbs_tm_is_meant(status) */
 } fab_verbs_tm_wc_t;
 
 /* After any other status wr_id and the queue pair's number may be meaningless. */
@@ -64,10 +64,13 @@ static inline bool fab_verbs_tm_is_meant(enum ibv_wc_status status)
 
 static inline void fab_verbs_tm_copy(struct ibv_cq_ex *cq, fab_verbs_tm_wc_t *wc)
 {
-    struct ibv_wc_tm_info info = {0};
+    struct ibv_wc_tm_info info;
 
-    *wc = (fab_verbs_tm_wc_t){
-        .wr_id = cq->wr_id, .status = cq->status, .qp_num = ibv_wc_read_qp_num(cq)};
+    wc->wr_id = cq->wr_id;
+    wc->status = cq->status;
+    wc->qp_num = ibv_wc_read_qp_num(cq);
+    wc->flags = 0;
+    wc->len = 0;
     if (!fab_verbs_tm_is_meant(cq->status)) {
         return;
     }

@@ -105,6 +105,8 @@ mutants=(
     '/^static inline bool is_quiet/,/^}/s/list_is_empty(&engine->ready) \&\&/true \&\&/'
     "an empty poll returns though messages are to be reported"
     's/return engine->handled == engine->reported \&\& /return /'
+    "a quiet poll does not end"
+    '/^bool fab_offload_poll_end_quiet/,/^}/s/engine->is_polling = false;//'
 
     # Failure.
     "listed receives stay listed when the device fails"

@@ -584,21 +584,30 @@ void world_poll(world_t *w, unsigned n)
 {
     hw_completion_t completion;
     const bool is_idle = 0 == w->dev.ncq;
+    bool is_quiet;
 
     fab_offload_poll_begin(&w->engine);
     while (n > 0 && NULL == w->error && hw_poll(&w->dev, &completion)) {
         handle_completion(w, &completion);
         n--;
     }
-    fab_offload_poll_end(&w->engine);
-    if (is_idle) {
+    is_quiet = is_idle && fab_offload_poll_end_quiet(&w->engine);
+    if (!is_quiet) {
+        fab_offload_poll_end(&w->engine);
+    }
+    if (is_idle && !is_quiet) {
         fab_offload_idle(&w->engine);
     }
     if (!fab_offload_must_hold(&w->engine)) {
         w->dev.bufs += w->held_bufs;
         w->held_bufs = 0;
     }
-    handle_events(w);
+    if (!is_quiet) {
+        handle_events(w);
+    }
+    if (w->engine.is_polling && NULL == w->error) {
+        w->error = "polling has not ended";
+    }
     world_check(w);
 }
 
