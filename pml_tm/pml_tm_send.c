@@ -179,7 +179,7 @@ static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
     return req->core.is_private && !req->is_untagged &&
            MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
            mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold) &&
-           (NULL == req->data || !mca_pml_tm_choice_announces(peer));
+           (NULL == req->data || !mca_pml_tm_choice_announces(peer, len));
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */

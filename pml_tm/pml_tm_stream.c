@@ -189,6 +189,8 @@ int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
     if (0 == req->offset) {
         req->wanted = req->req_send.req_bytes_packed;
         mca_pml_tm_send_prepare(req);
+        mca_pml_tm_choice_sends(req->core.peer, mca_pml_tm_comm(req->req_send.req_base.req_comm),
+                                req->wanted);
     }
     while (OPAL_SUCCESS == rc && req->offset < req->wanted) {
         rc = send_fragment(req);

@@ -16,6 +16,7 @@ typedef struct fab_choice {
     fab_trial_t trial;
     uint8_t way; /* FAB_BY_...: that the sender is asked for */
     bool is_try;
+    bool is_exchange; /* this process has a message of its own in the peer's ring, see below */
 } fab_choice_t;
 
 static inline fab_choice_t fab_choice_begin(void)
@@ -30,6 +31,16 @@ static inline bool fab_choice_is_timed(const fab_choice_t *choice, unsigned way)
 }
 
 /*
+ * This process sends a long message of its own through the ring.  is_exchange: it waits for one.
+ * Then it looks at that only when its own is in the ring, and the time of both copies counts: twice
+ * the one that it sees.
+ */
+static inline void fab_choice_sends(fab_choice_t *choice, bool is_exchange)
+{
+    choice->is_exchange = is_exchange;
+}
+
+/*
  * A message has come in this way; so many bytes, at least 1, in ns nanoseconds, 0: the time was not
  * taken.  Returns the way that the sender is to be asked for.
  */
@@ -38,10 +49,12 @@ static inline unsigned fab_choice_came(fab_choice_t *choice, unsigned way, size_
 {
     if (way == choice->way) {
         if (choice->is_try && 0 != ns) {
-            fab_trial_note(&choice->trial, way, bytes, ns);
+            fab_trial_note(&choice->trial, way, bytes,
+                           FAB_BY_RING == way && choice->is_exchange ? 2 * ns : ns);
         }
         choice->way = (uint8_t) fab_trial_next(&choice->trial, &choice->is_try);
     }
+    choice->is_exchange = false;
     return choice->way;
 }
 

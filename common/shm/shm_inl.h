@@ -263,6 +263,12 @@ static inline bool fab_is_asked_to_announce(const fab_peer_t *peer)
            0 != atomic_load_explicit(&tx->ctl->asks_to_read, memory_order_relaxed);
 }
 
+/* As fab_choice_sends(), to the peer, which is UP and has a ring. */
+static inline void fab_sends_by_ring(const fab_peer_t *peer, bool is_exchange)
+{
+    fab_choice_sends(&((fab_shm_pair_t *) peer->ep)->choice, is_exchange);
+}
+
 /* A long message from the peer begins to come in this way: is its time to be taken? */
 static inline bool fab_is_timed(const fab_peer_t *peer, unsigned way)
 {
