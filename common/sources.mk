@@ -6,7 +6,6 @@ common_tm_sources = \
 	common/fabric/fab.h \
 	common/fabric/fab_abi.h \
 	common/fabric/fab_address.c \
-	common/fabric/fab_choice.h \
 	common/fabric/fab_choose.c \
 	common/fabric/fab_clock.h \
 	common/fabric/fab_copy.h \

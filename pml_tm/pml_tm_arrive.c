@@ -7,7 +7,6 @@
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"
 
-#include "pml_tm_choice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"
 #include "pml_tm_excid.h"
@@ -316,8 +315,7 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     req = mca_pml_tm_match_msg(peer, hdr, &tmc, &is_bad);
     if (NULL != req) {
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),
-                             len - sizeof(rndv),
-                             mca_pml_tm_choice_begin(peer, FAB_BY_READING, rndv.len));
+                             len - sizeof(rndv));
     } else if (!is_bad) {
         /*
          * In a ring the sender could still change the data, so the values that were checked are

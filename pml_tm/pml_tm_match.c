@@ -110,7 +110,7 @@ void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *re
                                  msg->data_len);
     } else if (FAB_AM_RNDV == msg->hdr.id) {
         mca_pml_tm_recv_rndv(req, msg->peer, msg->hdr, (const fab_rndv_t *) msg->data,
-                             msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t), 0);
+                             msg->data + sizeof(fab_rndv_t), msg->data_len - sizeof(fab_rndv_t));
     } else {
         mca_pml_tm_recv_eager(req, msg->peer, msg->hdr, msg->data, msg->data_len);
     }

@@ -59,7 +59,7 @@ static void receive_matched(mca_pml_tm_recv_request_t *req, const fab_tm_match_t
     } else {
         ++mca_pml_tm.counters.expected;
         if (FAB_TM_RNDV == match->kind) {
-            mca_pml_tm_recv_rndv(req, peer, match->hdr, &match->rndv, NULL, 0, 0);
+            mca_pml_tm_recv_rndv(req, peer, match->hdr, &match->rndv, NULL, 0);
         } else if (FAB_TM_AGAIN == match->kind) {
             mca_pml_tm_recv_again(req, peer, match->hdr);
         } else {

@@ -116,7 +116,6 @@ struct mca_pml_tm_recv_request {
     size_t wanted;           /* bytes of this message to receive: min(its length, capacity) */
     size_t received;         /* bytes of these that have arrived */
     fab_rma_t rma;           /* fetching */
-    uint64_t since;          /* pml_tm_choice.h */
     fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
     mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
     mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */

@@ -26,7 +26,6 @@
 #include "pml_tm_rndv.h"
 
 #include "pml_tm_blocks.h"
-#include "pml_tm_choice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"
 #include "pml_tm_excid.h"
@@ -433,7 +432,6 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
-        mca_pml_tm_choice_end(req->core.peer, FAB_BY_READING, rma->len, rma->len, req->since);
         mca_pml_tm_recv_fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         pipeline_after_get(req);
@@ -491,15 +489,13 @@ bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rnd
     if (start_get(req, rndv)) {
         return true;
     }
-    mca_pml_tm_choice_failed(req->core.peer, rndv->len, req->since);
     return mca_pml_tm_recv_pipeline(req);
 }
 
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                          const fab_rndv_t *rndv, const void *part, size_t len, uint64_t since)
+                          const fab_rndv_t *rndv, const void *part, size_t len)
 {
     mca_pml_tm_recv_matched(req, peer, hdr, rndv->len);
-    req->since = since;
     req->core.remote_id = hdr.app_ctx;
     if (len > 0 && req->wanted > 0) {
         mca_pml_tm_recv_put(req, part, len < req->wanted ? len : req->wanted);
@@ -540,7 +536,7 @@ static void again(fab_peer_t *peer, mca_pml_tm_recv_request_t *req, const void *
     memcpy(&rndv, data, sizeof(rndv));
     fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
     req->core.id = 0;
-    mca_pml_tm_recv_rndv(req, peer, req->tm_match.hdr, &rndv, NULL, 0, 0);
+    mca_pml_tm_recv_rndv(req, peer, req->tm_match.hdr, &rndv, NULL, 0);
 }
 
 void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)

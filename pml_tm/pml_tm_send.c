@@ -12,7 +12,6 @@
 #include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
-#include "pml_tm_choice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"
@@ -167,8 +166,7 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
 
 /*
  * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
- * until all of it is out: the copies of both sides are under way at the same time, unless the
- * receiver has found that to read it is faster.  A nonblocking send announces it, since the
+ * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking send announces it, since the
  * receiver can then read it while the sender computes.
  */
 static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
@@ -178,8 +176,7 @@ static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 
     return req->core.is_private && !req->is_untagged &&
            MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
-           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold) &&
-           (NULL == req->data || !mca_pml_tm_choice_announces(peer, len));
+           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold);
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */

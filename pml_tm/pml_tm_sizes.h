@@ -18,12 +18,6 @@ enum {
     PML_TM_STREAM_MIN = 8192,
     PML_TM_STREAM_FRAGMENT = 8168,
 
-    /*
-     * Longer messages of blocking sends are read instead, if the receiver has measured that this is
-     * faster.
-     */
-    PML_TM_READ_MIN = 32768,
-
     /* Parameter stream_limit, if it is auto and no process yields. */
     PML_TM_STREAM_LIMIT = 65536,
 

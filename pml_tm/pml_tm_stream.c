@@ -9,7 +9,6 @@
 #include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
-#include "pml_tm_choice.h"
 #include "pml_tm_deliver.h"
 #include "pml_tm_match.h"
 #include "pml_tm_msg.h"
@@ -32,8 +31,6 @@ struct mca_pml_tm_stream {
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
     size_t now;            /* bytes of the message */
-    size_t first;          /* of them, in the first fragment */
-    uint64_t since;        /* pml_tm_choice.h */
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -189,8 +186,6 @@ int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
     if (0 == req->offset) {
         req->wanted = req->req_send.req_bytes_packed;
         mca_pml_tm_send_prepare(req);
-        mca_pml_tm_choice_sends(req->core.peer, mca_pml_tm_comm(req->req_send.req_base.req_comm),
-                                req->wanted);
     }
     while (OPAL_SUCCESS == rc && req->offset < req->wanted) {
         rc = send_fragment(req);
@@ -246,8 +241,6 @@ static void stream_end(mca_pml_tm_stream_t **link)
     mca_pml_tm_recv_request_t *req = stream->req;
     mca_pml_tm_msg_t *msg = stream->msg;
 
-    mca_pml_tm_choice_end(stream->peer, FAB_BY_RING, stream->now, stream->now - stream->first,
-                          stream->since);
     stream_close(link);
     if (NULL != msg) {
         mca_pml_tm_msg_arrive(msg);
@@ -321,9 +314,7 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     }
     stream = stream_open(peer);
     stream->now = first.head.now;
-    stream->first = len;
     if (NULL != req) {
-        stream->since = mca_pml_tm_choice_begin(peer, FAB_BY_RING, stream->now);
         stream_match(stream, req, peer, hdr);
     } else {
         stream_gather(stream, peer, hdr);

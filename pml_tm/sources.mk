@@ -13,8 +13,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
 	pml_tm/pml_tm_cancel.h \
-	pml_tm/pml_tm_choice.c \
-	pml_tm/pml_tm_choice.h \
 	pml_tm/pml_tm_comm.c \
 	pml_tm/pml_tm_comm.h \
 	pml_tm/pml_tm_compat.h \

@@ -24,8 +24,6 @@
     X(shm_segments_passed,                                                                         \
       "peers that passed their shared memory by a socket, since /proc did not let it be opened")   \
     X(shm_copies_past_cache, "copies into a ring past the cache, since that is faster")            \
-    X(shm_asks,                                                                                    \
-      "times that this process asked a peer to announce long messages, or to stream them")         \
     X(shm_cma_bytes, "bytes moved by process_vm_readv or process_vm_writev")                       \
     X(shm_cma_calls, "calls of process_vm_readv or process_vm_writev")                             \
     X(shm_cma_refused, "peers whose memory the kernel did not let this process read")              \

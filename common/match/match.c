@@ -414,15 +414,6 @@ fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
                : container_of(dom->posted_order.next, fab_match_recv_t, order);
 }
 
-fab_match_recv_t *fab_match_last_recv(const fab_match_dom_t *dom)
-{
-    if (!list_is_empty(&dom->posted_order)) {
-        return container_of(dom->posted_order.prev, fab_match_recv_t, order);
-    }
-    return dom->nshort > 0 ? dom->posted_short->recv[fab_match_short_place(dom, dom->nshort - 1)]
-                           : NULL;
-}
-
 void fab_match_visit_recvs(const fab_match_dom_t *dom,
                            bool (*fn)(void *ctx, const fab_match_recv_t *recv), void *ctx)
 {

@@ -109,7 +109,4 @@ void fab_match_visit_msgs(const fab_match_dom_t *dom,
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom);
 fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom);
 
-/* The receive that was posted last, of those that are posted, or NULL. */
-fab_match_recv_t *fab_match_last_recv(const fab_match_dom_t *dom);
-
 #endif /* FAB_MATCH_H */

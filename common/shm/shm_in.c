@@ -131,7 +131,6 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
                     dom->addr.eager_max, &entry->ctl);
     ep->in = in;
     ep->ring = &in->rx;
-    ep->choice = fab_choice_begin();
     dom->ins[index] = in;
     fab_counters.shm_rings_claimed++;
     fab_shm_in_heat(dom, in);

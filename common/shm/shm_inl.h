@@ -250,48 +250,6 @@ static inline void fab_answer(fab_peer_t *peer, unsigned place, uint32_t number,
     }
 }
 
-/*
- * How long messages of a peer with FAB_CAP_RING come (fab_choice.h): the receiver measures, and
- * tells the sender.
- */
-/* Has the peer, which is UP and was sent to, asked for announcements? */
-static inline bool fab_is_asked_to_announce(const fab_peer_t *peer)
-{
-    const fab_shm_tx_t *tx = peer->ep;
-
-    return 0 != tx->limit &&
-           0 != atomic_load_explicit(&tx->ctl->asks_to_read, memory_order_relaxed);
-}
-
-/* As fab_choice_sends(), to the peer, which is UP and has a ring. */
-static inline void fab_sends_by_ring(const fab_peer_t *peer, bool is_exchange)
-{
-    fab_choice_sends(&((fab_shm_pair_t *) peer->ep)->choice, is_exchange);
-}
-
-/* A long message from the peer begins to come in this way: is its time to be taken? */
-static inline bool fab_is_timed(const fab_peer_t *peer, unsigned way)
-{
-    return fab_choice_is_timed(&((const fab_shm_pair_t *) peer->ep)->choice, way);
-}
-
-/*
- * It has come, so many bytes after it began, in ns nanoseconds; 0: the time was not taken.  The
- * peer is UP and has sent.
- */
-static inline void fab_came_by(const fab_peer_t *peer, unsigned way, size_t bytes, uint64_t ns)
-{
-    fab_shm_pair_t *pair = peer->ep;
-    const uint8_t asked = pair->choice.way;
-    const unsigned ask = fab_choice_came(&pair->choice, way, bytes, ns);
-
-    if (asked != ask && NULL != pair->ring) {
-        fab_counters.shm_asks++;
-        /* relaxed: it does no harm if the sender sees this late */
-        atomic_store_explicit(&pair->ring->ctl->asks_to_read, ask, memory_order_relaxed);
-    }
-}
-
 /* No message of this peer has come: get what the next one needs into the cache. */
 static inline void fab_fetch_ahead(const fab_peer_t *peer)
 {

@@ -76,7 +76,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "fabric/fab_choice.h"
 #include "fabric/fab_copy.h"
 #include "fabric/fab_trial.h"
 #include "shm/shm_copy.h"
@@ -649,7 +648,6 @@ typedef struct fab_shm_pair {
     fab_shm_tx_t tx;          /* to the peer */
     fab_shm_rx_t *rx;         /* from the peer, while it is polled; else NULL */
     const fab_shm_rx_t *ring; /* the same, polled or not; NULL: none has been noticed */
-    fab_choice_t choice;      /* how long messages are to come by it; of each ring anew */
 } fab_shm_pair_t;
 
 /* A hash of the sizes of what users of the fabric read and write inline (fab_abi.h). */

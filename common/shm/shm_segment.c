@@ -214,7 +214,6 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
         memset(ring, 0, dom->addr.ring_size);
     }
     atomic_store_explicit(&entry->ctl.tail, 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->ctl.asks_to_read, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.idle, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.is_refused, 0, memory_order_relaxed);
     for (int i = 0; i < FAB_SHM_ANSWERS; i++) {

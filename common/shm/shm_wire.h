@@ -29,7 +29,7 @@
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell, help: senders set bits, owner clears them
  *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
- *                       line 1  owner: tail, asks_to_read
+ *                       line 1  owner: tail
  *                       line 2+ sender: identity; state by both, see below
  *                       line 4+ cooperative copies, see fab_shm_coop_t
  *      ring             slots   sender
@@ -164,8 +164,7 @@ typedef struct fab_shm_ctl {
     uint8_t pad0[8];
     /* line 1 */
     _Atomic uint64_t tail; /* slots consumed since the ring was claimed: shm_ring_inl.h, "Flow" */
-    _Atomic uint32_t asks_to_read; /* not 0: the receiver would rather read than have streamed */
-    uint8_t pad1[52];
+    uint8_t pad1[56];
 } fab_shm_ctl_t;
 
 _Static_assert(2 * FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "lines of its own");

@@ -112,8 +112,3 @@ void *match_ref_first_recv(const match_ref_t *ref)
 {
     return ref->posted.count > 0 ? ref->posted.entry[0].id : NULL;
 }
-
-void *match_ref_last_recv(const match_ref_t *ref)
-{
-    return ref->posted.count > 0 ? ref->posted.entry[ref->posted.count - 1].id : NULL;
-}

@@ -43,6 +43,5 @@ void match_ref_remove_msg(match_ref_t *ref, void *msg);
 bool match_ref_cancel(match_ref_t *ref, void *recv);
 void *match_ref_first_msg(const match_ref_t *ref);
 void *match_ref_first_recv(const match_ref_t *ref);
-void *match_ref_last_recv(const match_ref_t *ref);
 
 #endif /* TM_MATCH_REF_H */
