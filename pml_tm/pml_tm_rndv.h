@@ -7,7 +7,7 @@
 
 #include "pml_tm_request.h"
 
-/* The message is announced, its first len bytes are here: get the rest (pml_tm_rndv.c). Lock held. */
+/* A message is announced, its first len bytes are here: get the rest (pml_tm_rndv.c). Lock held. */
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                           const fab_rndv_t *rndv, const void *part, size_t len);
 

@@ -166,8 +166,8 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
 
 /*
  * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
- * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking send announces it, since the
- * receiver can then read it while the sender computes.
+ * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
+ * send announces it, since the receiver can then read it while the sender computes.
  */
 static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 {
