@@ -388,41 +388,47 @@ static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t ar
     (void) fab_post(req->core.peer, fab_hdr(id, arg, req->core.remote_id), NULL, 0);
 }
 
-bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req)
+/* The receive cannot be completed, which its sender is told. */
+static void refuse(mca_pml_tm_recv_request_t *req, int error)
 {
-    mca_pml_tm_cts_t cts = {.fragment = 0};
+    answer(req, PML_TM_AM_NACK, (uint64_t) error);
+    mca_pml_tm_recv_finish(req, error);
+}
+
+/* Ask the sender for what a receive in this phase waits for: so many bytes, in such fragments. */
+static void send_cts(mca_pml_tm_recv_request_t *req, mca_pml_tm_phase_t phase, size_t bytes,
+                     uint32_t fragment)
+{
+    mca_pml_tm_cts_t cts = {.fragment = fragment};
 
     req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
     if (0 == req->core.id) {
-        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
-        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-        return false;
+        refuse(req, MPI_ERR_NO_MEM);
+        return;
     }
+    req->core.phase = phase;
+    cts.recv_id = req->core.id;
+    (void) fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, bytes, req->core.remote_id), &cts,
+                    sizeof(cts));
+}
+
+/* The missing data is to come as messages. */
+static void pipeline(mca_pml_tm_recv_request_t *req)
+{
+    const bool is_placed = NULL != req->data && fab_peer_has_places(req->core.peer);
+
     record_recv(FAB_EVENT_PIECES, req);
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
-    req->core.phase = PML_TM_WAIT_DATA;
-    cts.recv_id = req->core.id;
-    if (NULL != req->data && fab_peer_has_places(req->core.peer)) {
-        cts.fragment = FAB_FRAGMENT_LOCAL_MAX;
-    }
-    (void) fab_post(req->core.peer, fab_hdr(PML_TM_AM_CTS, req->wanted, req->core.remote_id), &cts,
-                    sizeof(cts));
-    return true;
+    send_cts(req, PML_TM_WAIT_DATA, req->wanted, is_placed ? FAB_FRAGMENT_LOCAL_MAX : 0);
 }
 
-void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req)
+/* All data that the receive takes of an announced message has arrived. */
+static void fetched(mca_pml_tm_recv_request_t *req)
 {
     record_recv(FAB_EVENT_RECEIVED, req);
     answer(req, FAB_AM_FIN, 0);
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
-}
-
-/* From the start: data that was read comes again, as messages. */
-static void pipeline_after_get(mca_pml_tm_recv_request_t *req)
-{
-    ++mca_pml_tm.counters.pipeline_no_get;
-    (void) mca_pml_tm_recv_pipeline(req);
 }
 
 static void get_complete(fab_rma_t *rma, int status)
@@ -432,64 +438,42 @@ static void get_complete(fab_rma_t *rma, int status)
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {
-        mca_pml_tm_recv_fetched(req);
+        fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
-        pipeline_after_get(req);
+        ++mca_pml_tm.counters.pipeline_no_get;
+        pipeline(req); /* from the start: data that was read comes again */
     } else if (OPAL_ERR_UNREACH != status) {
-        answer(req, PML_TM_AM_NACK, MPI_ERR_OTHER);
-        mca_pml_tm_recv_finish(req, MPI_ERR_OTHER);
+        refuse(req, MPI_ERR_OTHER);
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
 }
 
-/* Prepare to read the missing data from the sender's memory. False: this is impossible. */
-static bool prepare_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
+/* Read the missing data from the sender's memory.  False: this is impossible, and counted. */
+static bool get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
-    if (0 == rndv->addr || NULL == req->data) {
-        if (0 == (req->core.peer->caps & FAB_CAP_GET)) {
-            ++mca_pml_tm.counters.pipeline_no_get;
-        } else {
-            ++mca_pml_tm.counters.pipeline_not_contiguous;
+    const bool is_contiguous = 0 != rndv->addr && NULL != req->data;
+
+    if (is_contiguous) {
+        req->core.phase = PML_TM_FETCH;
+        record_recv(FAB_EVENT_FETCH, req);
+        req->rma.peer = req->core.peer;
+        req->rma.local = req->data + req->received;
+        req->rma.remote = rndv->addr + req->received;
+        req->rma.len = req->wanted - req->received;
+        req->rma.rkey = rndv->rkey;
+        req->rma.complete = get_complete;
+        if (OMPI_SUCCESS == fab_get(&req->rma)) {
+            ++mca_pml_tm.num_gets;
+            ++mca_pml_tm.counters.rndv_get;
+            mca_pml_tm.counters.rndv_get_bytes += req->wanted;
+            return true;
         }
-        return false;
     }
-    req->rma.peer = req->core.peer;
-    req->rma.local = req->data + req->received;
-    req->rma.remote = rndv->addr + req->received;
-    req->rma.len = req->wanted - req->received;
-    req->rma.rkey = rndv->rkey;
-    req->rma.complete = get_complete;
-    return true;
-}
-
-static void count_get(const mca_pml_tm_recv_request_t *req)
-{
-    ++mca_pml_tm.counters.rndv_get;
-    mca_pml_tm.counters.rndv_get_bytes += req->wanted;
-}
-
-/* Start to read it. */
-static bool start_get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
-{
-    if (!prepare_get(req, rndv)) {
-        return false;
-    }
-    req->core.phase = PML_TM_FETCH;
-    record_recv(FAB_EVENT_FETCH, req);
-    if (OMPI_SUCCESS != fab_get(&req->rma)) {
+    if (is_contiguous || 0 == (req->core.peer->caps & FAB_CAP_GET)) {
         ++mca_pml_tm.counters.pipeline_no_get;
-        return false;
+    } else {
+        ++mca_pml_tm.counters.pipeline_not_contiguous;
     }
-    ++mca_pml_tm.num_gets;
-    count_get(req);
-    return true;
-}
-
-bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
-{
-    if (start_get(req, rndv)) {
-        return true;
-    }
-    return mca_pml_tm_recv_pipeline(req);
+    return false;
 }
 
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
@@ -501,27 +485,17 @@ void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_
         mca_pml_tm_recv_put(req, part, len < req->wanted ? len : req->wanted);
     }
     if (req->received == req->wanted) {
-        mca_pml_tm_recv_fetched(req);
-    } else {
-        (void) mca_pml_tm_recv_fetch(req, rndv);
+        fetched(req);
+    } else if (!get(req, rndv)) {
+        pipeline(req);
     }
 }
 
 void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr)
 {
-    mca_pml_tm_cts_t cts = {.fragment = 0};
-
     req->core.peer = peer;
     req->core.remote_id = hdr.app_ctx;
-    req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
-    if (0 == req->core.id) {
-        answer(req, PML_TM_AM_NACK, MPI_ERR_NO_MEM);
-        mca_pml_tm_recv_finish(req, MPI_ERR_NO_MEM);
-        return;
-    }
-    req->core.phase = PML_TM_WAIT_AGAIN;
-    cts.recv_id = req->core.id;
-    (void) fab_post(peer, fab_hdr(PML_TM_AM_CTS, 0, hdr.app_ctx), &cts, sizeof(cts));
+    send_cts(req, PML_TM_WAIT_AGAIN, 0, 0);
 }
 
 /* The message is announced again. */
@@ -549,7 +523,7 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
         PML_TM_WAIT_DATA != core->phase) {
         return NULL; /* mca_pml_tm_rndv_data() reports the fault */
     }
-    req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
+    req = (mca_pml_tm_recv_request_t *) core->base;
     if (NULL == req->data || hdr.tag != req->received || len > req->wanted - req->received) {
         return NULL;
     }
@@ -568,7 +542,7 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     if (NULL == core) {
         return;
     }
-    req = (mca_pml_tm_recv_request_t *) ((char *) core - offsetof(mca_pml_tm_recv_request_t, core));
+    req = (mca_pml_tm_recv_request_t *) core->base;
     if (is_again) {
         again(peer, req, data, len);
         return;

@@ -7,54 +7,30 @@
 
 #include "pml_tm_request.h"
 
-/* A message is announced, its first len bytes are here: get the rest (pml_tm_rndv.c). Lock held. */
+/* A message is announced, its first len bytes are here: get the rest. Lock held. */
 void mca_pml_tm_recv_rndv(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                           const fab_rndv_t *rndv, const void *part, size_t len);
 
-/*
- * Ask the sender of an announced message to send the missing data as messages. False: this is
- * impossible, and the receive has ended. Lock held.
- */
-bool mca_pml_tm_recv_pipeline(mca_pml_tm_recv_request_t *req);
-
-/*
- * All data that the receive takes of an announced message has arrived: tell the sender, and finish.
- * Lock held.
- */
-void mca_pml_tm_recv_fetched(mca_pml_tm_recv_request_t *req);
-
-/*
- * Read the missing data of a matched receive from its sender's memory, or ask for it if that is
- * impossible.  False: so is that, and the receive has ended.  Lock held.
- */
-bool mca_pml_tm_recv_fetch(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv);
-
-/*
- * The announcement of the message was overwritten: ask its sender to announce it again
- * (pml_tm_rndv.c). Lock held.
- */
+/* The announcement was overwritten: ask the sender to announce the message again. Lock held. */
 void mca_pml_tm_recv_again(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr);
 
 /*
- * The receiver's answer ends the request: now, or when no part of the data is in flight any more
- * (pml_tm_rndv.c), since the answer may come before the completion of the write.  Lock held.
+ * The receiver's answer ends the request: now, or when no part of the data is in flight any more,
+ * since the answer may come before the completion of the write.  Lock held.
  */
 void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error);
 
 /*
- * The send that the peer names, which was not answered since it left (pml_tm_rndv.c). NULL if there
- * is none; the peer is then failed, what says why. Lock held.
+ * The send that the peer names, which was not answered since it left. NULL if there is none; the
+ * peer is then failed, what says why. Lock held.
  */
 mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uint32_t id,
                                                            const char *what);
 
-/* Announce the message (pml_tm_rndv.c). OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
+/* Announce the message. OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 
-/*
- * Handlers (pml_tm_rndv.c): FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA,
- * PML_TM_AM_NACK.
- */
+/* Handlers: FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
 
 void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
