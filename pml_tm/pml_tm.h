@@ -12,7 +12,7 @@
  *   pml_tm_tags.c            names of collective operations
  *   pml_tm_text.c            text for people
  *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
- *   pml_tm_idle.c            what a call does after a poll that found nothing
+ *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
  *   pml_tm_record.c          what the recorder is told of messages
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_comm.c            communicators: from context id to matching domain
@@ -29,7 +29,6 @@
  *   pml_tm_stream.c          messages streamed in fragments
  *   pml_tm_arrive.c          messages from the wire
  *   pml_tm_cancel.c          cancel of sends, both sides
- *   pml_tm_waiting.c         what a blocking call waits for
  *   pml_tm_progress.c        polling; waiting for a request
  *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
  *   pml_tm_offload_events.c  what the device that matches tags reports

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "pml_tm_peer.h"
-#include "pml_tm_waiting.h"
+#include "pml_tm_idle.h"
 
 enum { MAX_ASKERS = 256 };
 

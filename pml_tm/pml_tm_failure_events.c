@@ -45,7 +45,7 @@ static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
         return false;
     }
     return MCA_PML_REQUEST_SEND != core->base->req_type ||
-           PML_TM_CANCEL_DROPPED != mca_pml_tm_send_of_core(core)->cancel;
+           PML_TM_CANCEL_DROPPED != ((const mca_pml_tm_send_request_t *) core->base)->cancel;
 }
 
 bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)

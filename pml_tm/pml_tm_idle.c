@@ -17,8 +17,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_cpus.h"
 
-#include "pml_tm_waiting.h"
-
 enum {
     YIELDS_BEFORE_SLEEP = 1000, /* in a row: half a millisecond alone, a time slice of each other */
     SLEEP_GROWTH = 40,          /* the n-th takes n^2 / 40 us: a few percent of the time waited */
@@ -187,4 +185,30 @@ void mca_pml_tm_pause_thread(unsigned *polls)
     }
     __atomic_fetch_add(&mca_pml_tm.counters.wait_sleeps, 1, __ATOMIC_RELAXED);
     (void) nanosleep(&time, NULL);
+}
+
+/* ---- what is waited for, and ticks --------------------------------------- */
+
+static _Thread_local mca_pml_tm_waiting_t mine;
+
+mca_pml_tm_waiting_t *mca_pml_tm_waiting(void)
+{
+    return &mine;
+}
+
+void mca_pml_tm_count_tick(void)
+{
+    /* relaxed load and store: with threads the count need not be exact */
+    unsigned polls = atomic_load_explicit(&mca_pml_tm.tick_polls, memory_order_relaxed) + 1;
+    const bool is_due = polls >= PML_TM_POLLS_PER_TICK;
+
+    atomic_store_explicit(&mca_pml_tm.tick_polls, is_due ? 0 : polls, memory_order_relaxed);
+    if (is_due) {
+        mca_pml_tm.tick();
+    }
+}
+
+void mca_pml_tm_hurry_tick(void)
+{
+    atomic_store_explicit(&mca_pml_tm.tick_polls, PML_TM_POLLS_PER_TICK, memory_order_relaxed);
 }

@@ -31,7 +31,7 @@
 #include "pml_tm_sizes.h"
 #include "pml_tm_thread.h"
 #include "pml_tm_wait.h"
-#include "pml_tm_waiting.h"
+#include "pml_tm_idle.h"
 
 mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
                                            .pml_del_procs = mca_pml_tm_del_procs,

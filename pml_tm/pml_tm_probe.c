@@ -91,7 +91,8 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
     bool is_found = find(src, tag, comm, taken, status, &held);
 
     if (!is_found) {
-        mca_pml_tm_poll_ompi_once(comm, src, tag);
+        mca_pml_tm_poll_ompi(
+            (mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag, .may_return = true});
         is_found = find(src, tag, comm, taken, status, &held);
         let_go(held);
     }
@@ -130,7 +131,7 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
         }
         rc = mca_pml_tm_check_source(comm, src);
         if (OPAL_LIKELY(MPI_SUCCESS == rc)) {
-            mca_pml_tm_poll_ompi_for_message(comm, src, tag);
+            mca_pml_tm_poll_ompi((mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag});
         }
     }
     let_go(held);

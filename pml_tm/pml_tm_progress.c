@@ -17,7 +17,6 @@
 #include "pml_tm_flow.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_request.h"
-#include "pml_tm_waiting.h"
 
 enum {
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
@@ -135,7 +134,7 @@ void mca_pml_tm_peer_flush(void)
     }
 }
 
-void mca_pml_tm_poll_ompi(void)
+static void poll_ompi(void)
 {
     uint32_t events;
 
@@ -151,37 +150,20 @@ void mca_pml_tm_poll_ompi(void)
     }
 }
 
-static mca_pml_tm_core_t *core_of(ompi_request_t *request)
-{
-    return MCA_PML_REQUEST_SEND == ((mca_pml_base_request_t *) request)->req_type
-               ? &((mca_pml_tm_send_request_t *) request)->core
-               : &((mca_pml_tm_recv_request_t *) request)->core;
-}
-
 /* A callback may wait, too: what the call before it waits for is put back. */
-static void poll_ompi_as(mca_pml_tm_waiting_t what)
+void mca_pml_tm_poll_ompi(mca_pml_tm_waiting_t what)
 {
     mca_pml_tm_waiting_t *waiting = mca_pml_tm_waiting(), outer = *waiting;
 
     *waiting = what;
-    mca_pml_tm_poll_ompi();
+    poll_ompi();
     *waiting = outer;
 }
 
 void mca_pml_tm_poll_ompi_for(ompi_request_t *request)
 {
-    poll_ompi_as((mca_pml_tm_waiting_t){.core = core_of(request)});
-}
-
-void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag)
-{
-    poll_ompi_as((mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag});
-}
-
-void mca_pml_tm_poll_ompi_once(ompi_communicator_t *comm, int source, int tag)
-{
-    poll_ompi_as(
-        (mca_pml_tm_waiting_t){.comm = comm, .source = source, .tag = tag, .may_return = true});
+    mca_pml_tm_poll_ompi(
+        (mca_pml_tm_waiting_t){.core = mca_pml_tm_core_of((mca_pml_base_request_t *) request)});
 }
 
 /* Do waiting threads share processors? others: waiting threads besides the caller. */

@@ -10,15 +10,9 @@
 
 int mca_pml_tm_progress(void);
 
-/* Poll all of Open MPI, in a blocking call. */
-void mca_pml_tm_poll_ompi(void);
-
-/* The same, in a call that waits for a request, or for a message to probe. */
+/* Poll all of Open MPI, in a call that waits for this; in one that waits for a request. */
+void mca_pml_tm_poll_ompi(mca_pml_tm_waiting_t what);
 void mca_pml_tm_poll_ompi_for(ompi_request_t *request);
-void mca_pml_tm_poll_ompi_for_message(ompi_communicator_t *comm, int source, int tag);
-
-/* The same once, in a call that returns if there is none. */
-void mca_pml_tm_poll_ompi_once(ompi_communicator_t *comm, int source, int tag);
 
 /* fab_progress(), and what this PML has to do now and then. Lock held. */
 int mca_pml_tm_progress_locked(void);

@@ -8,16 +8,10 @@
 
 #include "pml_tm_comm.h"
 
-static inline mca_pml_tm_core_t *request_core(mca_pml_base_request_t *base)
-{
-    return MCA_PML_REQUEST_SEND == base->req_type ? &((mca_pml_tm_send_request_t *) base)->core
-                                                  : &((mca_pml_tm_recv_request_t *) base)->core;
-}
-
 void mca_pml_tm_request_release(mca_pml_base_request_t *base)
 {
     if (MCA_PML_REQUEST_SEND == base->req_type) {
-        request_core(base)->state = PML_TM_INACTIVE;
+        mca_pml_tm_core_of(base)->state = PML_TM_INACTIVE;
         mca_pml_base_send_request_t *req = (mca_pml_base_send_request_t *) base;
         void *buffer = ((mca_pml_tm_send_request_t *) req)->buffer;
         if (NULL != buffer) {
@@ -135,7 +129,7 @@ static inline bool is_being_completed(const mca_pml_tm_core_t *core)
 int mca_pml_tm_request_free(ompi_request_t **request)
 {
     mca_pml_base_request_t *base = (mca_pml_base_request_t *) *request;
-    mca_pml_tm_core_t *core = request_core(base);
+    mca_pml_tm_core_t *core = mca_pml_tm_core_of(base);
     bool is_pending;
 
     *request = MPI_REQUEST_NULL;

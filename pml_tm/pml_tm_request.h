@@ -317,10 +317,10 @@ static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_item(fab_item_t *ite
                                           offsetof(mca_pml_tm_send_request_t, item));
 }
 
-static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_core(mca_pml_tm_core_t *core)
+static inline mca_pml_tm_core_t *mca_pml_tm_core_of(mca_pml_base_request_t *base)
 {
-    return (mca_pml_tm_send_request_t *) ((char *) core -
-                                          offsetof(mca_pml_tm_send_request_t, core));
+    return MCA_PML_REQUEST_SEND == base->req_type ? &((mca_pml_tm_send_request_t *) base)->core
+                                                  : &((mca_pml_tm_recv_request_t *) base)->core;
 }
 
 /* The transport is finished with the request; error: MPI error class for its status. Lock held. */

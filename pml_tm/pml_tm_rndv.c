@@ -210,7 +210,7 @@ void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     (void) len;
     core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "FIN for an unknown send");
     if (NULL != core) {
-        mca_pml_tm_send_answered(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
+        mca_pml_tm_send_answered((mca_pml_tm_send_request_t *) core->base, MPI_SUCCESS);
     }
 }
 
@@ -223,7 +223,7 @@ void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     (void) data;
     (void) len;
     if (NULL != core) {
-        mca_pml_tm_send_finish(mca_pml_tm_send_of_core(core), MPI_SUCCESS);
+        mca_pml_tm_send_finish((mca_pml_tm_send_request_t *) core->base, MPI_SUCCESS);
     }
 }
 
@@ -235,7 +235,7 @@ mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uin
                                                                               : PML_TM_WAIT_FIN;
 
     core = find_core(peer, id, phase, what);
-    return NULL != core ? mca_pml_tm_send_of_core(core) : NULL;
+    return NULL != core ? (mca_pml_tm_send_request_t *) core->base : NULL;
 }
 
 void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -344,7 +344,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     if (NULL == core) {
         return;
     }
-    req = mca_pml_tm_send_of_core(core);
+    req = (mca_pml_tm_send_request_t *) core->base;
     bool is_again = 0 == hdr.tag && 0 == req->offset;
     if (sizeof(cts) != len || (!is_again && hdr.tag <= req->offset) ||
         hdr.tag > req->req_send.req_bytes_packed) {

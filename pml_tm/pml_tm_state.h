@@ -3,7 +3,7 @@
  * What this process waits for, as it tells others (mca_pml_tm_answer_t).  It is derived from the
  * requests and queues that exist.
  *
- * A call of this PML that blocks says which request it waits for (pml_tm_waiting.h): that one wait
+ * A call of this PML that blocks says which request it waits for (pml_tm_idle.h): that one wait
  * is the state.  In a wait of Open MPI's own it may be any of the process's active requests, so all
  * of them are in it, as far as there is room.
  */
@@ -13,7 +13,7 @@
 #include "fabric/fab_look.h"
 
 #include "pml_tm_comm.h"
-#include "pml_tm_waiting.h"
+#include "pml_tm_idle.h"
 
 /* A wait of one thread, from tick to tick. */
 typedef struct mca_pml_tm_watch {

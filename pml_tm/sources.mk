@@ -93,6 +93,4 @@ pml_tm_sources = \
 	pml_tm/pml_tm_tool.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wait.h \
-	pml_tm/pml_tm_waiting.c \
-	pml_tm/pml_tm_waiting.h \
 	pml_tm/pml_tm_wire.h

@@ -16,7 +16,7 @@
 
 #include "pml_tm/pml_tm_peer.h"
 #include "pml_tm/pml_tm_state.h"
-#include "pml_tm/pml_tm_waiting.h"
+#include "pml_tm/pml_tm_idle.h"
 
 enum { RANKS = PML_TM_MAX_NODES };
 
