@@ -47,6 +47,7 @@
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_advice.c          what the numbers of a job say
  *   pml_tm_report.c          a page for the job at its end
+ *   pml_tm_entry.h           what Open MPI, the fabric and the component call
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *
@@ -155,7 +156,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
     bool is_flush_in_vain;         /* see mca_pml_tm_peer_flush() */
     unsigned sends_since_progress; /* see send_progress() */
-    /* a queued send's turn (pml_tm_send.h), by which pml_tm_flow.c tells it from other items */
+    /* a queued send's turn (pml_tm_send.c), by which pml_tm_flow.c tells it from other items */
     int (*send_item)(fab_item_t *item, fab_peer_t *peer);
     unsigned num_throttled;                   /* number of peers that are throttled */
     unsigned num_gets;                        /* under way in the fabric */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the numbers of a job say: how they are added up, and what could be done (the report at the
- * job's end, pml_tm_report.h).  No state, no Open MPI.
+ * job's end, pml_tm_report.c).  No state, no Open MPI.
  */
 #ifndef PML_TM_ADVICE_H
 #define PML_TM_ADVICE_H

@@ -2,7 +2,7 @@
 /*
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  */
-#include "pml_tm_arrive.h"
+#include "pml_tm_entry.h"
 
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"
@@ -35,8 +35,12 @@ static void tell_context(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer)
     mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_CONTEXT, 0, 0), &context, sizeof(context));
 }
 
-void mca_pml_tm_excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
-                              const mca_pml_tm_untagged_t *prefix, const void *data, size_t len)
+/*
+ * Deliver an untagged message whose prefix was read and checked, to a communicator that exists
+ * here; data points behind the prefix.
+ */
+static void excid_deliver(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                          const mca_pml_tm_untagged_t *prefix, const void *data, size_t len)
 {
     int32_t source = mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits);
 
@@ -72,8 +76,8 @@ void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const
     ++mca_pml_tm.counters.untagged;
     tmc = mca_pml_tm_excid_comm(prefix.excid);
     if (NULL != tmc) {
-        mca_pml_tm_excid_deliver(tmc, peer, hdr, &prefix, (const char *) data + sizeof(prefix),
-                                 len - sizeof(prefix));
+        excid_deliver(tmc, peer, hdr, &prefix, (const char *) data + sizeof(prefix),
+                      len - sizeof(prefix));
     } else {
         mca_pml_tm_msg_early_untagged(peer, hdr, &prefix, data, len);
     }
@@ -118,8 +122,8 @@ static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
     mca_pml_tm_untagged_t prefix;
 
     memcpy(&prefix, msg->data, sizeof(prefix));
-    mca_pml_tm_excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
-                             msg->data_len - sizeof(prefix));
+    excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
+                  msg->data_len - sizeof(prefix));
 }
 
 /* Put an early message, which is off its list, into the domain of its new communicator. */

@@ -1,8 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Cancel of sends, both sides.  The protocol: pml_tm_cancel.h.
+ * MPI_Cancel of sends, both sides.
+ *
+ * A send that has not left is cancelled locally.  If it has left and was not answered, the receiver
+ * decides: either the message was matched first, or the receiver withdraws it.
+ *
+ *   sender                                      receiver
+ *   CANCEL, app_ctx: the send's id, tag: its ->  not matched: removes the message
+ *                                            <-  WITHDRAWN, app_ctx: the send's id
+ *                                                matched: nothing, since the match is answered anyway
+ *
+ * So a send gets exactly one answer that completes it: ACK, FIN, CTS or NACK if it was matched,
+ * WITHDRAWN if not.  CANCEL needs no more state at the receiver than the message itself.
+ *
+ * The receiver also sends WITHDRAWN, without a CANCEL, when it frees the communicator with the
+ * message unmatched.  If the program then cancels that send, no CANCEL is needed.
+ *
+ * Lock: the fabric's.
  */
-#include "pml_tm_cancel.h"
+#include "pml_tm_entry.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_excid.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What waits in this process.
+ * What waits in this process, as text: posted receives, unexpected messages, receives whose data
+ * is on the way, sends that are not complete, flow control.  Nothing is recorded for it: the queues
+ * and requests that exist are read when it is asked for.
  */
-#include "pml_tm_dump.h"
+#include "pml_tm_entry.h"
 
 #include <stdlib.h>
 
@@ -10,6 +12,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
+#include "pml_tm_text.h"
 
 enum { DUMP_LINES = 100 };
 
@@ -188,7 +191,8 @@ static void line_of_comm(mca_pml_tm_text_t *text, const mca_pml_tm_comm_t *tmc)
                          tmc->match.posted_max, tmc->match.unexp_count, tmc->match.unexp_max);
 }
 
-void mca_pml_tm_dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc)
+/* Add the lists of a communicator to the text. Lock held. */
+static void dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc)
 {
     walk_t walk = {.text = text, .tmc = tmc};
 
@@ -216,7 +220,7 @@ int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
             fab_offload_file(&tmc->scope);
             line_of_comm(text, tmc);
             if (verbose > 0) {
-                mca_pml_tm_dump_comm(text, tmc);
+                dump_comm(text, tmc);
             }
         }
     }

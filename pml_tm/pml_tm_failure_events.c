@@ -2,7 +2,7 @@
 /*
  * What ends with a peer that failed or left, and with a communicator that is revoked.
  */
-#include "pml_tm_failure_events.h"
+#include "pml_tm_entry.h"
 
 #include "fabric/fab_clock.h"
 

@@ -3,35 +3,23 @@
  * The module: its table, enabling, adding and removing processes and communicators, persistent
  * requests.
  */
-#include "pml_tm_module.h"
+#include "pml_tm_entry.h"
 
 #include "match/match.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm_arrive.h"
 #include "pml_tm_ask.h"
-#include "pml_tm_cancel.h"
 #include "pml_tm_comm.h"
-#include "pml_tm_dump.h"
 #include "pml_tm_excid.h"
-#include "pml_tm_failure_events.h"
 #include "pml_tm_flow.h"
-#include "pml_tm_hang.h"
+#include "pml_tm_idle.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_offload_events.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_probe.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_record.h"
-#include "pml_tm_recv.h"
-#include "pml_tm_report.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
-#include "pml_tm_send.h"
 #include "pml_tm_sizes.h"
-#include "pml_tm_thread.h"
-#include "pml_tm_wait.h"
-#include "pml_tm_idle.h"
 
 mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
                                            .pml_del_procs = mca_pml_tm_del_procs,
@@ -325,7 +313,8 @@ static void describe_sizes(char *buf, size_t size)
              eager, PML_TM_WHOLE * eager, PML_TM_FIRST_PART_MIN);
 }
 
-void mca_pml_tm_show_paths(void)
+/* Print the table of paths to the peers if params.verbose asks for it. */
+static void show_paths(void)
 {
     char text[4096], waits[128], sizes[512];
     bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
@@ -380,7 +369,7 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
         rc = mca_pml_tm_add_btl_procs(procs, nprocs);
     }
     if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_show_paths();
+        show_paths();
     }
     return rc;
 }

@@ -3,7 +3,7 @@
  * What the device that matches tags reports: connects its events, the offload engine and receives.
  * All functions run with the lock held.
  */
-#include "pml_tm_offload_events.h"
+#include "pml_tm_entry.h"
 
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"

@@ -4,13 +4,12 @@
  * where it is also looks at the one that is next in its sender's ring: MPI_Recv can take that from
  * there, by one copy.
  */
-#include "pml_tm_probe.h"
+#include "pml_tm_entry.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_progress.h"
-#include "pml_tm_recv.h"
 #include "pml_tm_request.h"
 
 static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg)

@@ -2,7 +2,7 @@
 /*
  * Receives: posting, delivery of eager messages, matched receives, cancel.
  */
-#include "pml_tm_recv.h"
+#include "pml_tm_entry.h"
 
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"

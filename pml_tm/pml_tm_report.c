@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One page for the job at its end.
+ * One page for the job at its end (params.report): how its messages went, how long it waited, what
+ * was refused, and what could be done about it.
+ *
+ * Each process of MPI_COMM_WORLD sends the sum of its own numbers and those of its children to its
+ * parent in a binomial tree, by active messages: a collective operation may be what hangs.  Who
+ * does not send within some seconds is left out, and counted.
  */
-#include "pml_tm_report.h"
+#include "pml_tm_entry.h"
 
 #include <stdio.h>
 
@@ -11,7 +16,6 @@
 
 #include "pml_tm_advice.h"
 #include "pml_tm_comm.h"
-#include "pml_tm_hang.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_json.h"
 #include "pml_tm_peer.h"

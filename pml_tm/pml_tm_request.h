@@ -75,7 +75,7 @@ _Static_assert(MPI_ERR_LASTCODE <= INT16_MAX, "an error class fits mca_pml_tm_co
 /* State of MPI_Cancel for a message that was sent and is not known to be matched. */
 typedef enum {
     PML_TM_CANCEL_NONE,    /* nothing */
-    PML_TM_CANCEL_ASKED,   /* the receiver was asked to withdraw it (pml_tm_cancel.h) */
+    PML_TM_CANCEL_ASKED,   /* the receiver was asked to withdraw it (pml_tm_cancel.c) */
     PML_TM_CANCEL_DROPPED, /* the receiver has freed its communicator: nothing will match it */
 } mca_pml_tm_cancel_t;
 

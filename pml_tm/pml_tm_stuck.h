@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Who is stuck, of the processes that were asked (pml_tm_ask.h); node 0 is this process.
- * pml_tm_hang.h says what that means.
+ * pml_tm_hang.c says what that means.
  *
  * Lock: the fabric's, for all functions.
  */

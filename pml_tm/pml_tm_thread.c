@@ -13,7 +13,7 @@
  * empty polls, longer each time, up to SLEEP_MAX_US; data that arrives by a provider with a file
  * descriptor (tcp) ends this sleep.
  */
-#include "pml_tm_thread.h"
+#include "pml_tm_entry.h"
 
 #include <pthread.h>
 #include <sched.h>

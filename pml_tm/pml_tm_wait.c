@@ -8,10 +8,9 @@
  * Open MPI calls both through ompi_request_functions, a table that components may change.  They are
  * not used with fault tolerance, which has its own rules for failed requests.
  */
-#include "pml_tm_wait.h"
+#include "pml_tm_entry.h"
 
 #include "pml_tm_progress.h"
-#include "pml_tm_recv.h"
 #include "pml_tm_request.h"
 
 /* the functions that were replaced; NULL: not replaced */

@@ -6,13 +6,11 @@ pml_tm_sources = \
 	pml_tm/pml_tm_advice.c \
 	pml_tm/pml_tm_advice.h \
 	pml_tm/pml_tm_arrive.c \
-	pml_tm/pml_tm_arrive.h \
 	pml_tm/pml_tm_ask.c \
 	pml_tm/pml_tm_ask.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
-	pml_tm/pml_tm_cancel.h \
 	pml_tm/pml_tm_comm.c \
 	pml_tm/pml_tm_comm.h \
 	pml_tm/pml_tm_compat.h \
@@ -21,19 +19,17 @@ pml_tm_sources = \
 	pml_tm/pml_tm_deliver.c \
 	pml_tm/pml_tm_deliver.h \
 	pml_tm/pml_tm_dump.c \
-	pml_tm/pml_tm_dump.h \
+	pml_tm/pml_tm_entry.h \
 	pml_tm/pml_tm_excid.c \
 	pml_tm/pml_tm_excid.h \
 	pml_tm/pml_tm_failure.c \
 	pml_tm/pml_tm_failure.h \
 	pml_tm/pml_tm_failure_events.c \
-	pml_tm/pml_tm_failure_events.h \
 	pml_tm/pml_tm_fit.c \
 	pml_tm/pml_tm_fit.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_hang.c \
-	pml_tm/pml_tm_hang.h \
 	pml_tm/pml_tm_hang_json.c \
 	pml_tm/pml_tm_hang_json.h \
 	pml_tm/pml_tm_hang_text.c \
@@ -47,33 +43,27 @@ pml_tm_sources = \
 	pml_tm/pml_tm_match.c \
 	pml_tm/pml_tm_match.h \
 	pml_tm/pml_tm_module.c \
-	pml_tm/pml_tm_module.h \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_offload.c \
 	pml_tm/pml_tm_offload.h \
 	pml_tm/pml_tm_offload_events.c \
-	pml_tm/pml_tm_offload_events.h \
 	pml_tm/pml_tm_params.c \
 	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \
 	pml_tm/pml_tm_peer.h \
 	pml_tm/pml_tm_probe.c \
-	pml_tm/pml_tm_probe.h \
 	pml_tm/pml_tm_progress.c \
 	pml_tm/pml_tm_progress.h \
 	pml_tm/pml_tm_record.c \
 	pml_tm/pml_tm_record.h \
 	pml_tm/pml_tm_recv.c \
-	pml_tm/pml_tm_recv.h \
 	pml_tm/pml_tm_report.c \
-	pml_tm/pml_tm_report.h \
 	pml_tm/pml_tm_request.c \
 	pml_tm/pml_tm_request.h \
 	pml_tm/pml_tm_rndv.c \
 	pml_tm/pml_tm_rndv.h \
 	pml_tm/pml_tm_send.c \
-	pml_tm/pml_tm_send.h \
 	pml_tm/pml_tm_sent.c \
 	pml_tm/pml_tm_sent.h \
 	pml_tm/pml_tm_sizes.h \
@@ -88,9 +78,7 @@ pml_tm_sources = \
 	pml_tm/pml_tm_text.c \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \
-	pml_tm/pml_tm_thread.h \
 	pml_tm/pml_tm_tool.c \
 	pml_tm/pml_tm_tool.h \
 	pml_tm/pml_tm_wait.c \
-	pml_tm/pml_tm_wait.h \
 	pml_tm/pml_tm_wire.h

@@ -17,17 +17,13 @@
 
 #include "fuzz_tcp.h"
 #include "ompi/mca/pml/base/base.h"
-#include "pml_tm/pml_tm_arrive.h"
 #include "pml_tm/pml_tm_deliver.h"
+#include "pml_tm/pml_tm_entry.h"
 #include "pml_tm/pml_tm_excid.h"
 #include "pml_tm/pml_tm_failure.h"
-#include "pml_tm/pml_tm_failure_events.h"
-#include "pml_tm/pml_tm_module.h"
 #include "pml_tm/pml_tm_msg.h"
 #include "pml_tm/pml_tm_peer.h"
 #include "pml_tm/pml_tm_progress.h"
-#include "pml_tm/pml_tm_recv.h"
-#include "pml_tm/pml_tm_send.h"
 #include "test/lib/opal.h"
 
 extern mca_pml_base_component_t mca_pml_tm_component;

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Entry points: what Open MPI calls (the module's table, pml.h), what the fabric calls (handlers of
+ * messages, callbacks), and what the parts of this component do when it opens and closes.
+ */
+#ifndef PML_TM_ENTRY_H
+#define PML_TM_ENTRY_H
+
+#include "pml_tm_comm.h"
+#include "pml_tm_request.h"
+
+/* ---- pml_tm_module.c ---------------------------------------------------- */
+
+extern mca_pml_base_module_t mca_pml_tm_module;
+
+int mca_pml_tm_enable(bool enable);
+int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs);
+int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs);
+int mca_pml_tm_add_comm(ompi_communicator_t *comm);
+int mca_pml_tm_del_comm(ompi_communicator_t *comm);
+int mca_pml_tm_start(size_t count, ompi_request_t **requests);
+
+/* Free the communicators that are left when the component closes. */
+void mca_pml_tm_comm_fini(void);
+
+/* ---- pml_tm_arrive.c ---------------------------------------------------- */
+
+/* Handlers of FAB_AM_NO_TAG, PML_TM_AM_CONTEXT, FAB_AM_EAGER, FAB_AM_RNDV and PML_TM_AM_DATA. */
+void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                               size_t len);
+void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                              size_t len);
+void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+void mca_pml_tm_msg_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+
+/* Move the early messages of a new communicator into its domain. Lock held. */
+void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
+
+/* ---- pml_tm_cancel.c ---------------------------------------------------- */
+
+/* req_cancel of sends: MPI_Cancel, and Open MPI giving up on a request whose peer failed. */
+int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
+
+/* Handlers of PML_TM_AM_CANCEL and PML_TM_AM_WITHDRAWN. */
+void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                             size_t len);
+void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                                 size_t len);
+
+/* ---- pml_tm_recv.c ------------------------------------------------------ */
+
+/* Post a started request: match an unexpected message, or wait in the domain. Lock held. */
+void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req);
+
+/*
+ * mca_pml_tm_wait() for a receive, without threads.  If no other is posted in its communicator, it
+ * waits as a blocking receive does: it looks at the sender's ring first, past the matcher, and no
+ * more messages are taken than its own.
+ */
+void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
+
+/*
+ * For a probe, without threads: if the next message in the ring of src is one that
+ * mca_pml_tm_recv() would take, its length and tag.  It stays there, and need not be stored.
+ */
+bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *len, int *found);
+
+int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                          ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                     ompi_communicator_t *comm, ompi_request_t **request);
+int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                    ompi_communicator_t *comm, ompi_status_public_t *status);
+int mca_pml_tm_cancel(ompi_request_t *request, int flag);
+int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                      ompi_request_t **request);
+int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
+                     ompi_status_public_t *status);
+
+/* ---- pml_tm_send.c ------------------------------------------------------ */
+
+/* Start an initialised request. Lock held; errors come through the request. */
+void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req);
+
+/*
+ * Start a persistent buffered send: the data goes to the attached buffer, the request is done. Lock
+ * not held.
+ */
+void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
+
+/*
+ * A queued send's turn, with the protocol chosen anew. Lock held; OPAL_ERR_RESOURCE_BUSY: no room.
+ */
+int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer);
+
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                          ompi_request_t **request);
+int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                     ompi_request_t **request);
+int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm);
+
+/* ---- pml_tm_probe.c, pml_tm_wait.c, pml_tm_dump.c ------------------------- */
+
+int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                      ompi_status_public_t *status);
+int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status);
+int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched,
+                       ompi_message_t **message, ompi_status_public_t *status);
+int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message,
+                      ompi_status_public_t *status);
+
+/* Replace Open MPI's functions for MPI_Wait and MPI_Waitall, and restore them. */
+void mca_pml_tm_wait_open(void);
+void mca_pml_tm_wait_close(void);
+
+/*
+ * pml_dump of the module, for debuggers: print the communicator's counts; with verbose > 0 its
+ * lists, at most 100 lines; with verbose > 1 those of all communicators.
+ */
+int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
+
+/* ---- what the fabric and Open MPI report -------------------------------- */
+
+/* Callback of the fabric, under its lock: a peer failed. */
+void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
+
+/*
+ * Callback of the fabric, under its lock: a peer has left.  True: a pending request still needs it.
+ */
+bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
+
+/* pml_revoke_comm. coll_only: revoke only messages of collectives. */
+int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
+
+/* Acquire the fabric's matching device, if there is one. */
+void mca_pml_tm_offload_open(void);
+
+/* End matching by the device; listed receives stay posted. */
+void mca_pml_tm_offload_close(void);
+
+/* Called when all communicators are gone. */
+void mca_pml_tm_offload_free(void);
+
+/* ---- pml_tm_thread.c ---------------------------------------------------- */
+
+/*
+ * They do nothing unless params.progress_thread is set.  Lock not held.  announce: make Open MPI
+ * use locks, before the fabric is opened.
+ */
+void mca_pml_tm_thread_announce(void);
+int mca_pml_tm_thread_start(void);
+void mca_pml_tm_thread_end(void);
+
+/* ---- reports: pml_tm_hang.c, pml_tm_report.c ---------------------------- */
+
+/* Begin to watch, if the parameters ask for it. */
+void mca_pml_tm_hang_open(void);
+void mca_pml_tm_hang_close(void);
+
+/* How long calls of this process have waited, without the first microseconds of each. Lock held. */
+uint64_t mca_pml_tm_hang_waited_ns(void);
+
+/* At least how much of that, and for which rank: the one with more than half, if there is one. */
+uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank);
+
+/* MPI_COMM_WORLD is about to go. Lock not held. */
+void mca_pml_tm_report_end(ompi_communicator_t *world);
+
+/* The component is open: its time begins. */
+void mca_pml_tm_report_open(void);
+
+/* Handler of PML_TM_AM_REPORT. */
+void mca_pml_tm_report_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                            size_t len);
+
+#endif /* PML_TM_ENTRY_H */
