@@ -42,8 +42,7 @@
  *   pml_tm_ask.c             processes ask each other for that
  *   pml_tm_stuck.c           who waits for whom, and who is stuck
  *   pml_tm_json.c            a report for programs
- *   pml_tm_hang_json.c       what a report of a long wait says, for programs
- *   pml_tm_hang_text.c       the same as text
+ *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_advice.c          what the numbers of a job say
  *   pml_tm_report.c          a page for the job at its end

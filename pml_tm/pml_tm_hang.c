@@ -31,7 +31,7 @@
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_hang_text.h"
+#include "pml_tm_hang_write.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_state.h"
 #include "pml_tm_stuck.h"

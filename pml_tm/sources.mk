@@ -30,10 +30,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_hang.c \
-	pml_tm/pml_tm_hang_json.c \
-	pml_tm/pml_tm_hang_json.h \
-	pml_tm/pml_tm_hang_text.c \
-	pml_tm/pml_tm_hang_text.h \
+	pml_tm/pml_tm_hang_write.c \
+	pml_tm/pml_tm_hang_write.h \
 	pml_tm/pml_tm_help.c \
 	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a report of a long wait says.
+ * What a report of a long wait says, as text and for programs.
  */
-#include "pml_tm_hang_text.h"
+#include "pml_tm_hang_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_look_read.h"
 
-#include "pml_tm_hang_json.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_state.h"
 #include "pml_tm_stuck.h"
@@ -228,6 +227,84 @@ static void line_of_silent(mca_pml_tm_text_t *text, uint64_t name)
                          fab_look_what_it_does(fab_look_process_state(search.pid)), last);
 }
 
+/* ---- for programs ------------------------------------------------------- */
+
+static void add_wait(mca_pml_tm_json_t *json, const mca_pml_tm_wait_t *wait)
+{
+    static const char *const what[] = {
+        [PML_TM_FOR_RECV] = "receive",      [PML_TM_FOR_PROBE] = "probe",
+        [PML_TM_FOR_ROOM] = "room",         [PML_TM_FOR_HELD] = "held",
+        [PML_TM_FOR_MATCH] = "match",       [PML_TM_FOR_SENDING] = "sending",
+        [PML_TM_FOR_ARRIVING] = "arriving",
+    };
+
+    mca_pml_tm_json_open(json, NULL, "{}");
+    mca_pml_tm_json_text(json, "for", what[wait->what]);
+    mca_pml_tm_json_number(json, "rank",
+                           PML_TM_ANY_PEER == wait->peer ? -1 : (long long) (uint32_t) wait->peer);
+    mca_pml_tm_json_number(json, "tag", wait->tag);
+    mca_pml_tm_json_number(json, "bytes", (long long) wait->bytes);
+    mca_pml_tm_json_text(json, "communicator", wait->comm);
+    mca_pml_tm_json_close(json, "{}");
+}
+
+static void add_answer(mca_pml_tm_json_t *json, const mca_pml_tm_answer_t *state)
+{
+    mca_pml_tm_json_text(json, "host", state->host);
+    mca_pml_tm_json_number(json, "pid", state->pid);
+    mca_pml_tm_json_text(json, "call", state->call);
+    mca_pml_tm_json_seconds(json, "waited_s", state->waited_ms);
+    mca_pml_tm_json_open(json, "waits", "[]");
+    for (int i = 0; i < state->num_waits; ++i) {
+        add_wait(json, &state->waits[i]);
+    }
+    mca_pml_tm_json_close(json, "[]");
+    mca_pml_tm_json_number(json, "more_waits", state->more);
+}
+
+static void add_node(mca_pml_tm_json_t *json, const mca_pml_tm_node_t *node)
+{
+    static const char *const status[] = {
+        [PML_TM_NODE_NEW] = "not asked",    [PML_TM_NODE_ASKED] = "not asked",
+        [PML_TM_NODE_ANSWERED] = "answers", [PML_TM_NODE_SILENT] = "does not call MPI",
+        [PML_TM_NODE_UNKNOWN] = "unknown",  [PML_TM_NODE_GONE] = "gone",
+    };
+
+    mca_pml_tm_json_open(json, NULL, "{}");
+    mca_pml_tm_json_number(json, "rank", (uint32_t) node->name);
+    mca_pml_tm_json_text(json, "status", status[node->status]);
+    if (node->next >= 0) {
+        mca_pml_tm_json_number(json, "waits_for",
+                               (uint32_t) mca_pml_tm_nodes.node[node->next].name);
+    }
+    if (PML_TM_NODE_ANSWERED == node->status) {
+        add_answer(json, &node->state);
+    }
+    mca_pml_tm_json_close(json, "{}");
+}
+
+/*
+ * All processes that were asked, and what they wait for; the first is this one.  kind: "circle", or
+ * what else was found; length: of the circle.  NULL: there is no params.report_file, or no memory.
+ */
+static mca_pml_tm_json_t *write_json(const char *kind, int length)
+{
+    mca_pml_tm_json_t *json = mca_pml_tm_json_new();
+
+    if (NULL == json) {
+        return NULL;
+    }
+    mca_pml_tm_json_text(json, "report", "wait");
+    mca_pml_tm_json_text(json, "kind", kind);
+    mca_pml_tm_json_number(json, "circle", length);
+    mca_pml_tm_json_open(json, "ranks", "[]");
+    for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
+        add_node(json, &mca_pml_tm_nodes.node[i]);
+    }
+    mca_pml_tm_json_close(json, "[]");
+    return json;
+}
+
 /* ---- the reports -------------------------------------------------------- */
 
 static double waited_s(void)
@@ -400,8 +477,8 @@ mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal)
     if (length > 0) {
         lines_of_circle(text, length);
         return (mca_pml_tm_hang_report_t){
-            text, mca_pml_tm_hang_json(
-                      mca_pml_tm_node(0)->is_stuck ? "circle" : "circle of threads", length)};
+            text,
+            write_json(mca_pml_tm_node(0)->is_stuck ? "circle" : "circle of threads", length)};
     }
     if (mca_pml_tm_node(0)->is_stuck ? must_print : lines_of_wait(text, must_print, is_by_signal)) {
         if (mca_pml_tm_node(0)->is_stuck) {
@@ -412,8 +489,7 @@ mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal)
             lines_of_self(text);
         }
         return (mca_pml_tm_hang_report_t){
-            text,
-            mca_pml_tm_hang_json(mca_pml_tm_node(0)->is_stuck ? "behind a circle" : "wait", 0)};
+            text, write_json(mca_pml_tm_node(0)->is_stuck ? "behind a circle" : "wait", 0)};
     }
     free(text);
     return (mca_pml_tm_hang_report_t){NULL, NULL};

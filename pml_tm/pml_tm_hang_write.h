@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a report of a long wait says.
+ * What a report of a long wait says, as text and for programs.
  */
-#ifndef PML_TM_HANG_TEXT_H
-#define PML_TM_HANG_TEXT_H
+#ifndef PML_TM_HANG_WRITE_H
+#define PML_TM_HANG_WRITE_H
 
 #include "pml_tm_json.h"
 #include "pml_tm_text.h"
@@ -20,4 +20,4 @@ typedef struct mca_pml_tm_hang_report {
  */
 mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal);
 
-#endif /* PML_TM_HANG_TEXT_H */
+#endif /* PML_TM_HANG_WRITE_H */
