@@ -34,7 +34,7 @@
 #include "pml_tm_hang_write.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_state.h"
-#include "pml_tm_stuck.h"
+#include "pml_tm_nodes.h"
 
 enum {
     MAX_REPORTS = 3,       /* of one wait: after the time, and each time that it has doubled */

@@ -12,7 +12,7 @@
 
 #include "pml_tm_msg.h"
 #include "pml_tm_state.h"
-#include "pml_tm_stuck.h"
+#include "pml_tm_nodes.h"
 
 enum {
     MAX_LINES = 40, /* of a report */

@@ -15,7 +15,7 @@ typedef struct mca_pml_tm_hang_report {
 } mca_pml_tm_hang_report_t;
 
 /*
- * All answers are here, and who is stuck is known (pml_tm_stuck.h).  is_by_signal: everybody
+ * All answers are here, and who is stuck is known (pml_tm_nodes.h).  is_by_signal: everybody
  * prints.  Text NULL: others report this.  Lock held.
  */
 mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal);

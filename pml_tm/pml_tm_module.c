@@ -8,7 +8,7 @@
 #include "match/match.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm_ask.h"
+#include "pml_tm_nodes.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_flow.h"

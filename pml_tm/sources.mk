@@ -6,8 +6,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_advice.c \
 	pml_tm/pml_tm_advice.h \
 	pml_tm/pml_tm_arrive.c \
-	pml_tm/pml_tm_ask.c \
-	pml_tm/pml_tm_ask.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
 	pml_tm/pml_tm_cancel.c \
@@ -43,6 +41,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_module.c \
 	pml_tm/pml_tm_msg.c \
 	pml_tm/pml_tm_msg.h \
+	pml_tm/pml_tm_nodes.c \
+	pml_tm/pml_tm_nodes.h \
 	pml_tm/pml_tm_offload.c \
 	pml_tm/pml_tm_offload.h \
 	pml_tm/pml_tm_offload_events.c \
@@ -69,8 +69,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_state.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
-	pml_tm/pml_tm_stuck.c \
-	pml_tm/pml_tm_stuck.h \
 	pml_tm/pml_tm_tags.c \
 	pml_tm/pml_tm_tags.h \
 	pml_tm/pml_tm_text.c \

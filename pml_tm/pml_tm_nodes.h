@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes ask each other what they wait for.
+ * Processes ask each other what they wait for; of the answers, who is stuck.  pml_tm_hang.c says
+ * what that means.
  *
  * A question is answered by a poll of all of Open MPI that finds nothing, so silence is an answer,
  * too: the process does not call MPI.  Nobody is connected to for a question, and nobody is asked
@@ -8,8 +9,8 @@
  *
  * Lock: the fabric's, for all functions.
  */
-#ifndef PML_TM_ASK_H
-#define PML_TM_ASK_H
+#ifndef PML_TM_NODES_H
+#define PML_TM_NODES_H
 
 #include "pml_tm.h"
 
@@ -46,8 +47,23 @@ typedef struct mca_pml_tm_nodes {
     mca_pml_tm_node_t *node;
 } mca_pml_tm_nodes_t;
 
-/* Those that this process asks, or has asked. */
+/* Those that this process asks, or has asked; the first is this process. */
 extern mca_pml_tm_nodes_t mca_pml_tm_nodes;
+
+static inline mca_pml_tm_node_t *mca_pml_tm_node(int at)
+{
+    return &mca_pml_tm_nodes.node[at];
+}
+
+static inline bool mca_pml_tm_node_answers(const mca_pml_tm_node_t *node)
+{
+    return PML_TM_NODE_ANSWERED == node->status;
+}
+
+static inline bool mca_pml_tm_node_waits(const mca_pml_tm_node_t *node)
+{
+    return mca_pml_tm_node_answers(node) && 0 != (node->state.flags & PML_TM_STATE_WAITS);
+}
 
 /* Forget all. False: no memory for others. */
 bool mca_pml_tm_ask_begin(void);
@@ -61,6 +77,15 @@ void mca_pml_tm_ask(mca_pml_tm_node_t *node, uint64_t now_ns);
 /* Those who did not answer in time are silent.  True: some answers are still to come. */
 bool mca_pml_tm_ask_is_open(uint64_t now_ns);
 
+/* Ask those that the answers so far lead to. */
+void mca_pml_tm_stuck_expand(uint64_t now_ns);
+
+/* Set is_stuck, next and is_circle of all nodes. */
+void mca_pml_tm_stuck_find(void);
+
+/* The end of the way from a node, along next; -1: the way ends nowhere. */
+int mca_pml_tm_stuck_root(int at);
+
 /* Did others ask?  They get their answer by mca_pml_tm_ask_reply(). */
 bool mca_pml_tm_ask_has_askers(void);
 void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state);
@@ -72,4 +97,4 @@ void mca_pml_tm_ask_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 /* Free what is left when the component closes. */
 void mca_pml_tm_ask_fini(void);
 
-#endif /* PML_TM_ASK_H */
+#endif /* PML_TM_NODES_H */
