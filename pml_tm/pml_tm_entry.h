@@ -13,12 +13,12 @@
 
 extern mca_pml_base_module_t mca_pml_tm_module;
 
-int mca_pml_tm_enable(bool enable);
-int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs);
-int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs);
-int mca_pml_tm_add_comm(ompi_communicator_t *comm);
-int mca_pml_tm_del_comm(ompi_communicator_t *comm);
-int mca_pml_tm_start(size_t count, ompi_request_t **requests);
+FAB_FUNCTION(mca_pml_base_module_enable_fn_t, mca_pml_tm_enable);
+FAB_FUNCTION(mca_pml_base_module_add_procs_fn_t, mca_pml_tm_add_procs);
+FAB_FUNCTION(mca_pml_base_module_del_procs_fn_t, mca_pml_tm_del_procs);
+FAB_FUNCTION(mca_pml_base_module_add_comm_fn_t, mca_pml_tm_add_comm);
+FAB_FUNCTION(mca_pml_base_module_del_comm_fn_t, mca_pml_tm_del_comm);
+FAB_FUNCTION(mca_pml_base_module_start_fn_t, mca_pml_tm_start);
 
 /* Free the communicators that are left when the component closes. */
 void mca_pml_tm_comm_fini(void);
@@ -26,13 +26,11 @@ void mca_pml_tm_comm_fini(void);
 /* ---- pml_tm_arrive.c ---------------------------------------------------- */
 
 /* Handlers of FAB_AM_NO_TAG, PML_TM_AM_CONTEXT, FAB_AM_EAGER, FAB_AM_RNDV and PML_TM_AM_DATA. */
-void mca_pml_tm_excid_untagged(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                               size_t len);
-void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                              size_t len);
-void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-void mca_pml_tm_msg_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_excid_untagged);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_excid_context);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_eager);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_rndv);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_data);
 
 /* Move the early messages of a new communicator into its domain. Lock held. */
 void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
@@ -43,10 +41,8 @@ void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
 int mca_pml_tm_cancel_send(ompi_request_t *request, int flag);
 
 /* Handlers of PML_TM_AM_CANCEL and PML_TM_AM_WITHDRAWN. */
-void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                             size_t len);
-void mca_pml_tm_cancel_withdrawn(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                                 size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_cancel_asked);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_cancel_withdrawn);
 
 /* ---- pml_tm_recv.c ------------------------------------------------------ */
 
@@ -66,17 +62,12 @@ void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req);
  */
 bool mca_pml_tm_recv_peek(int src, int tag, ompi_communicator_t *comm, size_t *len, int *found);
 
-int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                          ompi_communicator_t *comm, ompi_request_t **request);
-int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                     ompi_communicator_t *comm, ompi_request_t **request);
-int mca_pml_tm_recv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
-                    ompi_communicator_t *comm, ompi_status_public_t *status);
+FAB_FUNCTION(mca_pml_base_module_irecv_init_fn_t, mca_pml_tm_irecv_init);
+FAB_FUNCTION(mca_pml_base_module_irecv_fn_t, mca_pml_tm_irecv);
+FAB_FUNCTION(mca_pml_base_module_recv_fn_t, mca_pml_tm_recv);
 int mca_pml_tm_cancel(ompi_request_t *request, int flag);
-int mca_pml_tm_imrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
-                      ompi_request_t **request);
-int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_message_t **message,
-                     ompi_status_public_t *status);
+FAB_FUNCTION(mca_pml_base_module_imrecv_fn_t, mca_pml_tm_imrecv);
+FAB_FUNCTION(mca_pml_base_module_mrecv_fn_t, mca_pml_tm_mrecv);
 
 /* ---- pml_tm_send.c ------------------------------------------------------ */
 
@@ -94,24 +85,16 @@ void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
  */
 int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer);
 
-int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                          ompi_request_t **request);
-int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                     ompi_request_t **request);
-int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm);
+FAB_FUNCTION(mca_pml_base_module_isend_init_fn_t, mca_pml_tm_isend_init);
+FAB_FUNCTION(mca_pml_base_module_isend_fn_t, mca_pml_tm_isend);
+FAB_FUNCTION(mca_pml_base_module_send_fn_t, mca_pml_tm_send);
 
 /* ---- pml_tm_probe.c, pml_tm_wait.c, pml_tm_dump.c ------------------------- */
 
-int mca_pml_tm_iprobe(int src, int tag, ompi_communicator_t *comm, int *matched,
-                      ompi_status_public_t *status);
-int mca_pml_tm_probe(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status);
-int mca_pml_tm_improbe(int src, int tag, ompi_communicator_t *comm, int *matched,
-                       ompi_message_t **message, ompi_status_public_t *status);
-int mca_pml_tm_mprobe(int src, int tag, ompi_communicator_t *comm, ompi_message_t **message,
-                      ompi_status_public_t *status);
+FAB_FUNCTION(mca_pml_base_module_iprobe_fn_t, mca_pml_tm_iprobe);
+FAB_FUNCTION(mca_pml_base_module_probe_fn_t, mca_pml_tm_probe);
+FAB_FUNCTION(mca_pml_base_module_improbe_fn_t, mca_pml_tm_improbe);
+FAB_FUNCTION(mca_pml_base_module_mprobe_fn_t, mca_pml_tm_mprobe);
 
 /* Replace Open MPI's functions for MPI_Wait and MPI_Waitall, and restore them. */
 void mca_pml_tm_wait_open(void);
@@ -121,7 +104,7 @@ void mca_pml_tm_wait_close(void);
  * pml_dump of the module, for debuggers: print the communicator's counts; with verbose > 0 its
  * lists, at most 100 lines; with verbose > 1 those of all communicators.
  */
-int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose);
+FAB_FUNCTION(mca_pml_base_module_dump_fn_t, mca_pml_tm_dump);
 
 /* ---- what the fabric and Open MPI report -------------------------------- */
 
@@ -174,7 +157,6 @@ void mca_pml_tm_report_end(ompi_communicator_t *world);
 void mca_pml_tm_report_open(void);
 
 /* Handler of PML_TM_AM_REPORT. */
-void mca_pml_tm_report_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                            size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_report_told);
 
 #endif /* PML_TM_ENTRY_H */

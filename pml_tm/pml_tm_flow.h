@@ -66,6 +66,6 @@ bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req);
 void mca_pml_tm_flow_unhold(mca_pml_tm_send_request_t *req);
 
 /* Handler of PML_TM_AM_FLOW. */
-void mca_pml_tm_flow_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_flow_told);
 
 #endif /* PML_TM_FLOW_H */

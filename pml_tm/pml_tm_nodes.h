@@ -91,8 +91,8 @@ bool mca_pml_tm_ask_has_askers(void);
 void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state);
 
 /* Handlers of PML_TM_AM_ASK and PML_TM_AM_STATE. */
-void mca_pml_tm_ask_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-void mca_pml_tm_ask_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_ask_asked);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_ask_told);
 
 /* Free what is left when the component closes. */
 void mca_pml_tm_ask_fini(void);

@@ -31,18 +31,15 @@ mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uin
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 
 /* Handlers: FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
-void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-
-void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-
-void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_fin);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_ack);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_cts);
 
 /* Where a fragment is to go; NULL: anywhere. */
 void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len);
 
-void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
-
-void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_data);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_nack);
 
 /*
  * prepare: before the data of a request, whose offset is 0, is taken in parts.  take: write up to
