@@ -5,21 +5,18 @@
  * The files, from the ground: each uses only those above it (test/build/sources.sh).
  *
  *   btl_fabric_compat.h     releases of Open MPI
- *   btl_fabric_fit.c        was it built for the Open MPI that runs?
  *   btl_fabric_wire.h       the bytes that leave the process
- *   btl_fabric.c            the state that all share
+ *   btl_fabric.c            the state that all share; endpoints
  *   btl_fabric_up.c         upcalls: what the layer above is to be told
- *   btl_fabric_ep.c         endpoints, and peers whose messages make no sense
  *   btl_fabric_mem.c        registered memory
  *   btl_fabric_target.c     put, get and atomic operations: the process whose memory they access
  *   btl_fabric_op.c         operations under way: their records, and their end
- *   btl_fabric_ways.c       how an operation is done: by the fabric, or by messages
- *   btl_fabric_offer.c      puts and gets that the target's CPU is offered first
+ *   btl_fabric_ways.c       how an operation is done: by the fabric, by messages, or offered first
  *   btl_fabric_rma.c        put, get and atomic operations: the process that starts them
  *   btl_fabric_staged.c     puts and gets from and to memory of a device
  *   btl_fabric_send.c       messages: descriptors, sending, receiving
- *   btl_fabric_progress.c   polling
- *   btl_fabric_flush.c      waiting for operations
+ *   btl_fabric_progress.c   polling; waiting for operations
+ *   btl_fabric_entry.h      what Open MPI, the fabric and the component call
  *   btl_fabric_module.c     the module: its table; processes come, go and fail
  *   btl_fabric_component.c  parameters and counters, opening the fabric
  *
@@ -171,5 +168,19 @@ static inline bool mca_btl_fabric_is_yielding(void)
     mca_btl_fabric.fab->is_yielding |= opal_progress_yield_when_idle;
     return mca_btl_fabric.fab->is_yielding;
 }
+
+/* ---- endpoints; the lock is held ---------------------------------------- */
+
+/* The endpoint of a peer, created at the first call; NULL: no memory. */
+mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer);
+
+/* Close the peer of a deleted endpoint if no operation needs it any more. */
+void mca_btl_fabric_ep_close_if_idle(mca_btl_fabric_ep_t *ep);
+
+/* Fail the peer because of an invalid message; `what` says what is wrong with it. */
+void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what);
+
+/* Fail the peer because there is no memory for what it sent. */
+void mca_btl_fabric_no_memory(fab_peer_t *peer);
 
 #endif /* BTL_FABRIC_H */

@@ -11,16 +11,13 @@
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_cpus.h"
+#include "fabric/fab_fit.h"
 #include "fabric/fab_help.h"
+#include "opal/mca/rcache/rcache.h"
+#include "opal/runtime/opal.h"
 
-#include "btl_fabric_fit.h"
-#include "btl_fabric_module.h"
+#include "btl_fabric_entry.h"
 #include "btl_fabric_op.h"
-#include "btl_fabric_progress.h"
-#include "btl_fabric_rma.h"
-#include "btl_fabric_send.h"
-#include "btl_fabric_staged.h"
-#include "btl_fabric_target.h"
 
 static int fabric_register(void);
 static int fabric_open(void);
@@ -50,6 +47,15 @@ mca_btl_base_component_t mca_btl_fabric_component = {
     .btl_init = fabric_init,
     .btl_progress = mca_btl_fabric_opal_progress,
 };
+
+/* The classes of Open MPI whose objects btl fabric reads. */
+static const fab_fit_class_t classes[] = {FAB_FIT_OPAL_CLASSES};
+
+static const fab_fit_t fit = {.component = "BTL \"fabric\"",
+                              .built = OPAL_IDENT_STRING,
+                              .runs = opal_version_string,
+                              .classes = classes,
+                              .num = sizeof(classes) / sizeof(classes[0])};
 
 /* ---- parameters and counters -------------------------------------------- */
 
@@ -99,7 +105,7 @@ static int fabric_register(void)
 {
     int rc;
 
-    if (!fab_fit_check(&mca_btl_fabric_fit)) {
+    if (!fab_fit_check(&fit)) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
     mca_btl_fabric_module_init(&mca_btl_fabric_component);

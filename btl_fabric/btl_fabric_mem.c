@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Registered memory.  It is exposed to any peer on all providers, or, if the layer above names one,
- * on the provider of that peer.  It also has a key: a message
- * that accesses the memory names it by this key, so its address can be checked.
+ * on the provider of that peer.  It also has a key: a message that accesses the memory names it by
+ * this key, so its address can be checked.
  */
-#include "btl_fabric.h"
-
 #include "btl_fabric_mem.h"
 
 /*

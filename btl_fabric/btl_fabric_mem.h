@@ -26,11 +26,8 @@ _Static_assert(BTL_FABRIC_HANDLE == offsetof(struct mca_btl_base_registration_ha
                    8 == offsetof(struct mca_btl_base_registration_handle_t, region),
                "mca_btl_base_registration_handle_t is a wire format");
 
-struct mca_btl_base_registration_handle_t *
-mca_btl_fabric_register_mem(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *base,
-                            size_t size, uint32_t flags);
-int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
-                                  struct mca_btl_base_registration_handle_t *handle);
+FAB_FUNCTION(mca_btl_base_module_register_mem_fn_t, mca_btl_fabric_register_mem);
+FAB_FUNCTION(mca_btl_base_module_deregister_mem_fn_t, mca_btl_fabric_deregister_mem);
 void mca_btl_fabric_mems_fini(void);
 
 /*

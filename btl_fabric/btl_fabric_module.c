@@ -2,20 +2,14 @@
 /*
  * The module: its table, processes, the failure of peers, and its end.
  */
-#include "btl_fabric_module.h"
+#include "btl_fabric_entry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "btl_fabric_ep.h"
-#include "btl_fabric_flush.h"
 #include "btl_fabric_mem.h"
 #include "btl_fabric_op.h"
-#include "btl_fabric_progress.h"
-#include "btl_fabric_rma.h"
-#include "btl_fabric_send.h"
-#include "btl_fabric_target.h"
 #include "btl_fabric_up.h"
 
 /*

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "btl_fabric_ep.h"
 #include "btl_fabric_up.h"
 
 /* A callback that this thread runs. It is the innermost one; NULL: none. */

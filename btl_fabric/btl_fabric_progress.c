@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Polling: the fabric, and what no message of it ends; then the upcalls.
+ * Polling: the fabric, and what no message of it ends; then the upcalls.  Waiting for operations:
+ * btl_flush.
  */
-#include "btl_fabric_progress.h"
+#include "btl_fabric_entry.h"
 
-#include "btl_fabric_offer.h"
-#include "btl_fabric_rma.h"
-#include "btl_fabric_send.h"
+#include <sched.h>
+
+#include "btl_fabric_op.h"
 #include "btl_fabric_up.h"
+#include "btl_fabric_ways.h"
 
-/* One progress call in so many polls everything; the others only look for messages. */
-enum { POLLS_PER_PROGRESS = 16 };
+enum {
+    /* one progress call in so many polls everything; the others only look for messages */
+    POLLS_PER_PROGRESS = 16,
+    /* with threads, empty polls of a flush after which another thread may have the processor */
+    POLLS_BEFORE_YIELD = 16,
+};
 
 /* Count a poll: is it one that polls everything? */
 static bool count_poll(void)
@@ -122,4 +128,49 @@ int mca_btl_fabric_opal_progress(void)
         return finish_polled();
     }
     return mca_btl_fabric.is_named ? mca_btl_fabric_progress() : 0;
+}
+
+/* ---- flush -------------------------------------------------------------- */
+
+/* Have the operations up to this turn ended, and returned their callbacks? */
+static bool is_flushed(uint64_t last)
+{
+    /* acquire: pairs with the release in turns_moved() */
+    return atomic_load_explicit(&mca_btl_fabric.oldest, memory_order_acquire) > last;
+}
+
+/* Poll, and leave the processor to those that are waited for. */
+static void flush_to(uint64_t last, bool is_yielding)
+{
+    const bool may_yield = is_yielding || fab_is_threaded(mca_btl_fabric.fab);
+    unsigned idle = 0;
+
+    while (!is_flushed(last)) {
+        if (0 != mca_btl_fabric_progress()) {
+            idle = 0;
+        } else if (may_yield && (is_yielding || 0 == ++idle % POLLS_BEFORE_YIELD)) {
+            /* without the lock */
+            __atomic_fetch_add(&mca_btl_fabric.counters.flush_yields, 1, __ATOMIC_RELAXED);
+            sched_yield();
+        }
+    }
+}
+
+/*
+ * Waits for the operations with all endpoints, whichever the layer above names: Open MPI names
+ * none.  Operations that other threads start meanwhile are not waited for.
+ */
+int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep)
+{
+    uint64_t last;
+    bool is_yielding;
+
+    (void) btl, (void) ep;
+    fab_lock(mca_btl_fabric.fab);
+    mca_btl_fabric.polls++; /* what was started before it and what will be are no window */
+    last = mca_btl_fabric_last_turn();
+    is_yielding = mca_btl_fabric_is_yielding();
+    fab_unlock(mca_btl_fabric.fab);
+    flush_to(last, is_yielding);
+    return OPAL_SUCCESS;
 }

@@ -19,14 +19,11 @@
  * is refused if there is no memory for its record; it can be started once those under way have
  * ended, since there is always one record.
  */
-#include "btl_fabric_rma.h"
+#include "btl_fabric_entry.h"
 
 #include <string.h>
 
-#include "btl_fabric_ep.h"
 #include "btl_fabric_mem.h"
-#include "btl_fabric_offer.h"
-#include "btl_fabric_target.h"
 #include "btl_fabric_ways.h"
 
 enum {

@@ -12,14 +12,13 @@
  * gives it at once.  Otherwise, and if the layer above is in such a callback already or other
  * upcalls are due first, it is copied and an upcall added.
  */
-#include "btl_fabric_send.h"
+#include "btl_fabric_entry.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_copy.h"
 
-#include "btl_fabric_ep.h"
 #include "btl_fabric_up.h"
 
 /* Messages of up to so many bytes share a cache of free records. */

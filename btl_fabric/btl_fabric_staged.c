@@ -4,11 +4,9 @@
  * The other side is always memory of the host: Open MPI makes no window in memory of a device, and
  * ob1 puts and gets none, unless the BTL's flags say that it can access such memory.
  */
-#include "btl_fabric_staged.h"
+#include "btl_fabric_entry.h"
 
 #include <stdlib.h>
-
-#include "btl_fabric_rma.h"
 
 typedef struct staged {
     void *local; /* memory of the device */

@@ -3,12 +3,11 @@
  * Puts, gets and atomic operations of other processes that came as messages: this process does them
  * in its memory.  Each address is checked against the registered memory that the key names.
  */
-#include "btl_fabric_target.h"
+#include "btl_fabric_entry.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "btl_fabric_ep.h"
 #include "btl_fabric_mem.h"
 
 /* Send the answer. A failed peer needs none. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How an operation is done: by messages, which the target's CPU answers, or by the fabric, where it
- * can reach the target's memory.  What the fabric fails to do goes by messages.
+ * can reach the target's memory; in shared memory a message may be an offer, which the fabric
+ * replaces.  What the fabric fails to do goes by messages.
  */
 #include "btl_fabric_ways.h"
 
@@ -146,7 +147,8 @@ static void rma_complete(fab_rma_t *rma, int status)
     mca_btl_fabric_op_done(op, status);
 }
 
-fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+/* What the fabric needs to do it; region: the target's memory. */
+static fab_rma_t rma_of(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     return (fab_rma_t){.peer = call->ep->peer,
                        .local = call->local,
@@ -156,7 +158,8 @@ fab_rma_t mca_btl_fabric_rma_of(const mca_btl_fabric_call_t *call, const fab_reg
                        .complete = rma_complete};
 }
 
-bool mca_btl_fabric_op_by_fabric(mca_btl_fabric_op_t *op)
+/* The fabric is to do it; op->rma is set. False: it cannot. */
+static bool by_fabric(mca_btl_fabric_op_t *op)
 {
     bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
 
@@ -181,8 +184,8 @@ bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *re
         mca_btl_fabric.counters.not_exposed++;
         return false;
     }
-    op->rma = mca_btl_fabric_rma_of(&op->call, region);
-    return mca_btl_fabric_op_by_fabric(op);
+    op->rma = rma_of(&op->call, region);
+    return by_fabric(op);
 }
 
 /* Can a device do it?  The flags of the module say what is asked for. */
@@ -200,7 +203,7 @@ bool mca_btl_fabric_op_start_atomic(mca_btl_fabric_op_t *op, const fab_region_t 
         !fab_region_is_reachable(region, peer)) {
         return false;
     }
-    op->rma = mca_btl_fabric_rma_of(&op->call, region);
+    op->rma = rma_of(&op->call, region);
     op->rma.local = &op->fetch;
     op->fetch = (fab_atomic_t){.operand = atomic->operand, .compare = atomic->compare};
     if (OPAL_SUCCESS !=
@@ -217,10 +220,179 @@ bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t
     bool is_put = BTL_FABRIC_AM_PUT == call->am, is_done = false;
 
     if (fab_region_is_reachable(region, call->ep->peer)) {
-        fab_rma_t rma = mca_btl_fabric_rma_of(call, region);
+        fab_rma_t rma = rma_of(call, region);
         is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }
     mca_btl_fabric.counters.puts += is_done && is_put;
     mca_btl_fabric.counters.gets += is_done && !is_put;
     return is_done;
+}
+
+/* ---- offers ------------------------------------------------------------- */
+
+/*
+ * If the target is inside MPI and polls, its CPU does one sooner than a system call of this
+ * process would, if it is short (doc/btl.md has the times); if not, a message would wait for it.
+ * So the message is one that can be withdrawn (btl_fabric_wire.h).  If the target has not begun
+ * after some polls, the fabric does the operation.  A target that ignores offers gets few.  Where
+ * processes yield there are none: the next poll, which would withdraw one, may be milliseconds
+ * away, and osc/rdma may hold a lock meanwhile.
+ */
+enum {
+    /* polls in vain after which an offer is withdrawn: about the time of a system call */
+    OFFER_POLLS = 24,
+    /*
+     * No offers while so many operations are under way: a strided put is many short ones, which the
+     * system call does without a record.
+     */
+    OFFERS_MAX = 256,
+    OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
+};
+
+/* Bytes of the message that offers it. */
+static size_t message_len(const mca_btl_fabric_call_t *call)
+{
+    return BTL_FABRIC_AM_PUT == call->am ? sizeof(btl_fabric_put_t) + call->len
+                                         : sizeof(btl_fabric_get_t);
+}
+
+/* Can it be offered, is there room, and is the target likely to see it? */
+static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    fab_peer_t *peer = call->ep->peer;
+    bool is_put = BTL_FABRIC_AM_PUT == call->am;
+
+    return !mca_btl_fabric_is_yielding() && call->len <= mca_btl_fabric.params.offer_max &&
+           message_len(call) <= peer->eager_max &&
+           atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
+           FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
+           0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
+           fab_region_is_reachable(region, peer) && mca_btl_fabric_is_attentive(call->ep) &&
+           fab_has_room(peer, 1, message_len(call));
+}
+
+/* Begin the message of an offer, for which there is room. */
+static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
+{
+    fab_peer_t *peer = op->call.ep->peer;
+    char *room = fab_reserve(peer, len);
+
+    op->offer = (mca_btl_fabric_offer_t){
+        .claim = (_Atomic uint32_t *) (room + BTL_FABRIC_CLAIM_AT),
+        .position = fab_ring_position(peer),
+        .polls = mca_btl_fabric.polls,
+    };
+    TAILQ_INSERT_TAIL(&mca_btl_fabric.offers, op, offer.link);
+    return room;
+}
+
+static int make_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
+{
+    const mca_btl_fabric_call_t *call = &op->call;
+    bool is_put = BTL_FABRIC_AM_PUT == call->am;
+    btl_fabric_get_t get = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED, .len = call->len};
+    btl_fabric_put_t put = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED};
+    size_t len = message_len(call);
+    char *room;
+
+    op->id = fab_idmap_add(&mca_btl_fabric.ids, op);
+    if (0 == op->id) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    mca_btl_fabric_op_wait(op);
+    op->rma = rma_of(call, region);
+    op->is_offered = true;
+    room = reserve_offer(op, len);
+    if (is_put) {
+        memcpy(room, &put, sizeof(put));
+        fab_copy_to(call->ep->peer, room + sizeof(put), call->local, call->len);
+    } else {
+        memcpy(room, &get, sizeof(get));
+    }
+    fab_commit(call->ep->peer, fab_hdr(call->am, call->remote, op->id), len);
+    mca_btl_fabric.counters.offered++;
+    return OPAL_SUCCESS;
+}
+
+/* Has the target done nothing for long since the offer was made? */
+static bool is_overdue(const mca_btl_fabric_op_t *op)
+{
+    unsigned polls = mca_btl_fabric.polls;
+
+    return polls - op->offer.polls > OFFER_POLLS && polls - op->call.ep->heard > OFFER_POLLS;
+}
+
+/* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
+static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer)
+{
+    uint32_t offered = BTL_FABRIC_OFFERED;
+
+    return fab_ring_is_reused(peer, offer->position) ||
+           /* acq_rel: pairs with the exchange in may_begin() */
+           !atomic_compare_exchange_strong_explicit(offer->claim, &offered, BTL_FABRIC_WITHDRAWN,
+                                                    memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* The target does not do it, so this process does. */
+static void do_here(mca_btl_fabric_op_t *op)
+{
+    bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
+
+    op->is_offered = false;
+    mca_btl_fabric_op_unwait(op);
+    if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
+        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
+    } else if (!by_fabric(op) && OPAL_SUCCESS != mca_btl_fabric_op_by_messages(op)) {
+        mca_btl_fabric_op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
+    }
+}
+
+static void withdraw(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_ep_t *ep = op->call.ep;
+    mca_btl_fabric_offer_t offer = op->offer;
+
+    mca_btl_fabric_offer_end(op);
+    if (FAB_PEER_UP != ep->peer->state) {
+        return; /* its end will come */
+    }
+    if (is_taken(&offer, ep->peer)) {
+        ep->ignored = 0;
+        return; /* the answer will come */
+    }
+    ep->ignored++;
+    mca_btl_fabric.counters.withdrawn++;
+    do_here(op);
+}
+
+void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric.counters.declined++;
+    do_here(op);
+}
+
+void mca_btl_fabric_offers_check(void)
+{
+    mca_btl_fabric_op_t *op;
+
+    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = TAILQ_FIRST(&mca_btl_fabric.offers)) &&
+                    is_overdue(op);
+         n++) {
+        withdraw(op);
+    }
+}
+
+bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region)
+{
+    mca_btl_fabric_op_t *op;
+
+    if (!may_offer(call, region)) {
+        return false;
+    }
+    op = mca_btl_fabric_op_new(call);
+    if (NULL != op && OPAL_SUCCESS != make_offer(op, region)) {
+        mca_btl_fabric_op_cancel(op);
+        op = NULL;
+    }
+    return NULL != op;
 }

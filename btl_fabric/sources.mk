@@ -6,32 +6,19 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_compat.h \
 	btl_fabric/btl_fabric_component.c \
 	btl_fabric/btl_fabric_counters.h \
-	btl_fabric/btl_fabric_ep.c \
-	btl_fabric/btl_fabric_ep.h \
-	btl_fabric/btl_fabric_fit.c \
-	btl_fabric/btl_fabric_fit.h \
-	btl_fabric/btl_fabric_flush.c \
-	btl_fabric/btl_fabric_flush.h \
+	btl_fabric/btl_fabric_entry.h \
 	btl_fabric/btl_fabric_mem.c \
 	btl_fabric/btl_fabric_mem.h \
 	btl_fabric/btl_fabric_module.c \
-	btl_fabric/btl_fabric_module.h \
-	btl_fabric/btl_fabric_offer.c \
-	btl_fabric/btl_fabric_offer.h \
 	btl_fabric/btl_fabric_op.c \
 	btl_fabric/btl_fabric_op.h \
 	btl_fabric/btl_fabric_params.c \
 	btl_fabric/btl_fabric_params.h \
 	btl_fabric/btl_fabric_progress.c \
-	btl_fabric/btl_fabric_progress.h \
 	btl_fabric/btl_fabric_rma.c \
-	btl_fabric/btl_fabric_rma.h \
 	btl_fabric/btl_fabric_send.c \
-	btl_fabric/btl_fabric_send.h \
 	btl_fabric/btl_fabric_staged.c \
-	btl_fabric/btl_fabric_staged.h \
 	btl_fabric/btl_fabric_target.c \
-	btl_fabric/btl_fabric_target.h \
 	btl_fabric/btl_fabric_up.c \
 	btl_fabric/btl_fabric_up.h \
 	btl_fabric/btl_fabric_ways.c \

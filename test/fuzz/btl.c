@@ -8,14 +8,9 @@
  * Input: messages, one after the other: a byte (the id, and the bits below), two bytes of app_ctx,
  * two of tag, one with the length of the payload, so many bytes.
  */
-#include "btl_fabric/btl_fabric_ep.h"
+#include "btl_fabric/btl_fabric_entry.h"
 #include "btl_fabric/btl_fabric_mem.h"
-#include "btl_fabric/btl_fabric_module.h"
 #include "btl_fabric/btl_fabric_op.h"
-#include "btl_fabric/btl_fabric_progress.h"
-#include "btl_fabric/btl_fabric_rma.h"
-#include "btl_fabric/btl_fabric_send.h"
-#include "btl_fabric/btl_fabric_target.h"
 #include "btl_fabric/btl_fabric_up.h"
 #include "fuzz_tcp.h"
 

@@ -5,15 +5,9 @@
  *
  * TEST: sources=@fabric,@btl timeout=120 quick=no
  */
-#include "btl_fabric/btl_fabric_ep.h"
-#include "btl_fabric/btl_fabric_flush.h"
+#include "btl_fabric/btl_fabric_entry.h"
 #include "btl_fabric/btl_fabric_mem.h"
-#include "btl_fabric/btl_fabric_module.h"
 #include "btl_fabric/btl_fabric_op.h"
-#include "btl_fabric/btl_fabric_progress.h"
-#include "btl_fabric/btl_fabric_rma.h"
-#include "btl_fabric/btl_fabric_send.h"
-#include "btl_fabric/btl_fabric_target.h"
 #include "test_fab_world.h"
 
 #include "opal/datatype/opal_datatype.h"
