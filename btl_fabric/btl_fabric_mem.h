@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory, and the check of an address in it.
+ * Registered memory, and the checks of an address in it and of an atomic operation on it.
  */
 #ifndef BTL_FABRIC_MEM_H
 #define BTL_FABRIC_MEM_H
@@ -35,5 +35,16 @@ void mca_btl_fabric_mems_fini(void);
  * access (flag: one of MCA_BTL_REG_FLAG_REMOTE_*)?  Lock held.
  */
 bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag);
+
+/*
+ * Is it an atomic operation that the module's flags announce, on a word (len: bytes) that is
+ * aligned?
+ */
+static inline bool mca_btl_fabric_can_apply(unsigned op, size_t len, uint64_t address)
+{
+    return (4 == len || 8 == len) && 0 == (address & (len - 1)) &&
+           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
+            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
+}
 
 #endif /* BTL_FABRIC_MEM_H */

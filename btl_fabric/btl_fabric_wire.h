@@ -113,15 +113,4 @@ _Static_assert(BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_put_t, claim) &&
                "the claim word");
 _Static_assert(32 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
 
-/*
- * Is it an atomic operation that the module's flags announce, on a word (len: bytes) that is
- * aligned?
- */
-static inline bool mca_btl_fabric_can_apply(unsigned op, size_t len, uint64_t address)
-{
-    return (4 == len || 8 == len) && 0 == (address & (len - 1)) &&
-           (MCA_BTL_ATOMIC_ADD == op || MCA_BTL_ATOMIC_AND == op || MCA_BTL_ATOMIC_OR == op ||
-            MCA_BTL_ATOMIC_XOR == op || MCA_BTL_ATOMIC_SWAP == op || BTL_FABRIC_CSWAP == op);
-}
-
 #endif /* BTL_FABRIC_WIRE_H */
