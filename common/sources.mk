@@ -63,10 +63,6 @@ common_tm_sources = \
 	common/self/self_domain.c \
 	common/shm/shm_access.c \
 	common/shm/shm_access.h \
-	common/shm/shm_alive.c \
-	common/shm/shm_alive.h \
-	common/shm/shm_conn.c \
-	common/shm/shm_conn.h \
 	common/shm/shm_connect.c \
 	common/shm/shm_connect.h \
 	common/shm/shm_coop.c \
@@ -74,8 +70,6 @@ common_tm_sources = \
 	common/shm/shm_coop_inl.h \
 	common/shm/shm_copy.c \
 	common/shm/shm_copy.h \
-	common/shm/shm_died.c \
-	common/shm/shm_died.h \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
 	common/shm/shm_ep.h \

@@ -24,7 +24,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 
-#include "shm/shm_died.h"
+#include "shm/shm_in.h"
 #include "shm/shm_xpmem.h"
 
 /* nanoseconds; for this long after a nonce was read, its process counts as proven */

@@ -16,7 +16,7 @@
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
-#include "shm/shm_conn.h"
+#include "shm/shm_in.h"
 #include "shm/shm_file.h"
 #include "shm/shm_map.h"
 #include "shm/shm_pass.h"

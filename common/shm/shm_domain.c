@@ -17,7 +17,6 @@
 #include "fabric/fab_wire.h"
 
 #include "shm/shm_access.h"
-#include "shm/shm_conn.h"
 #include "shm/shm_connect.h"
 #include "shm/shm_coop.h"
 #include "shm/shm_ep.h"

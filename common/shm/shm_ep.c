@@ -7,7 +7,7 @@
  *
  * closing: this process has closed its ring to the peer; the ring from the peer stays.
  * When the peer has left and nobody needs it, a connected endpoint becomes known again (let_go() in
- * shm_alive.c), and what is sent then fails the peer.
+ * shm_progress.c), and what is sent then fails the peer.
  * In a job with few processes on the host they connect at once (fab_peer_prepare()).
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings that peers claimed in this process's segment: finding, polling and releasing them.
+ * Rings that peers claimed in this process's segment: finding, polling and releasing them; the list
+ * of connected endpoints.
  *
  *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold
  *                                        └──────── no message for long ──^
@@ -10,10 +11,10 @@
  */
 #include "shm/shm_in.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shm/shm_conn.h"
 #include "shm/shm_segment.h"
 
 uint32_t fab_shm_high(const fab_shm_domain_t *dom)
@@ -61,6 +62,61 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
         return;
     }
     in_unlist(dom, in);
+}
+
+/* ---- endpoints whose processes are checked ------------------------------ */
+
+int fab_shm_conn_add(fab_shm_ep_t *ep)
+{
+    fab_shm_domain_t *dom = ep->dom;
+
+    if (FAB_SHM_COLD != ep->conn_at) {
+        return OPAL_SUCCESS;
+    }
+    if (dom->num_conns == dom->max_conns) {
+        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 64;
+        fab_shm_ep_t **conns = realloc(dom->conns, max * sizeof(*conns));
+        if (NULL == conns) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        dom->conns = conns;
+        dom->max_conns = max;
+    }
+    ep->conn_at = dom->num_conns;
+    dom->conns[dom->num_conns++] = ep;
+    return OPAL_SUCCESS;
+}
+
+void fab_shm_conn_remove(fab_shm_ep_t *ep)
+{
+    fab_shm_domain_t *dom = ep->dom;
+    fab_shm_ep_t *last;
+
+    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry) {
+        return;
+    }
+    last = dom->conns[--dom->num_conns];
+    dom->conns[ep->conn_at] = last;
+    last->conn_at = ep->conn_at;
+    ep->conn_at = FAB_SHM_COLD;
+}
+
+void fab_shm_ep_died(fab_shm_ep_t *ep)
+{
+    char why[128];
+
+    ep->is_died = true;
+    if (NULL != ep->in && fab_shm_rx_is_ready(&ep->in->rx)) {
+        fab_shm_in_heat(ep->dom, ep->in); /* deliver first; the next round comes back to it */
+        return;
+    }
+    if (FAB_PEER_FAILED != ep->peer->state) {
+        fab_counters.shm_peers_died++;
+        snprintf(why, sizeof(why),
+                 "Its process (pid %u on this host) has ended without leaving the job.",
+                 ep->addr.pid);
+        fab_peer_fail(ep->peer, OPAL_ERR_PROC_ABORTED, why);
+    }
 }
 
 /* ---- a sender comes ----------------------------------------------------- */

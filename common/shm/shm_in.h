@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings that peers claimed in this process's segment.
+ * Rings that peers claimed in this process's segment, and the list of connected endpoints.
  */
 #ifndef FAB_SHM_IN_H
 #define FAB_SHM_IN_H
@@ -18,5 +18,15 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 
 /* Only entries below this may be in use. */
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
+
+/*
+ * The list of connected endpoints, whose processes are checked: enter one that gets tx or in; take
+ * it out again if it has neither.
+ */
+int fab_shm_conn_add(fab_shm_ep_t *ep);
+void fab_shm_conn_remove(fab_shm_ep_t *ep);
+
+/* The peer's process is dead: fail the peer once all that it sent is delivered. */
+void fab_shm_ep_died(fab_shm_ep_t *ep);
 
 #endif /* FAB_SHM_IN_H */
