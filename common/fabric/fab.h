@@ -481,6 +481,7 @@ struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     void *(*reserve)(fab_peer_t *peer, size_t max_len);
     void (*commit)(fab_peer_t *peer, fab_hdr_t hdr, size_t len);
+    /* these three are NULL: no RMA to this peer; unexpose alone: nothing is to be given back */
     int (*expose)(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey);
     void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
     int (*rma)(fab_rma_t *op);
@@ -647,6 +648,12 @@ enum {
     FAB_ACCESS_ATOMIC = 1u << 2, /* fab_atomic(), where it works */
 };
 
+/* What operations on a peer return that has no RMA. */
+static inline int fab_no_rma(const fab_peer_t *peer)
+{
+    return FAB_PEER_UP == peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
+}
+
 /*
  * Give the peer access (FAB_ACCESS_*) to len bytes at buf, until fab_unexpose() with the same key.
  * Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
@@ -654,12 +661,15 @@ enum {
 static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
                              fab_rkey_t *rkey)
 {
-    return peer->ops->expose(peer, buf, len, access, rkey);
+    return NULL != peer->ops->expose ? peer->ops->expose(peer, buf, len, access, rkey)
+                                     : fab_no_rma(peer);
 }
 
 static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
-    peer->ops->unexpose(peer, rkey);
+    if (NULL != peer->ops->unexpose) {
+        peer->ops->unexpose(peer, rkey);
+    }
 }
 
 /*
@@ -724,18 +734,21 @@ struct fab_rma {
  * peer's memory cannot be reached (found out at the first attempt, then FAB_CAP_GET is dropped):
  * use messages.  OPAL_ERR_UNREACH.
  */
+static inline int fab_rma(fab_rma_t *op, fab_rma_kind_t kind)
+{
+    op->kind = (uint8_t) kind;
+    op->done = 0;
+    return NULL != op->peer->ops->rma ? op->peer->ops->rma(op) : fab_no_rma(op->peer);
+}
+
 static inline int fab_get(fab_rma_t *op)
 {
-    op->kind = FAB_GET;
-    op->done = 0;
-    return op->peer->ops->rma(op);
+    return fab_rma(op, FAB_GET);
 }
 
 static inline int fab_put(fab_rma_t *op)
 {
-    op->kind = FAB_PUT;
-    op->done = 0;
-    return op->peer->ops->rma(op);
+    return fab_rma(op, FAB_PUT);
 }
 
 /*
@@ -745,9 +758,7 @@ static inline int fab_put(fab_rma_t *op)
  */
 static inline int fab_atomic(fab_rma_t *op, fab_rma_kind_t kind)
 {
-    op->kind = (uint8_t) kind;
-    op->done = 0;
-    return op->peer->ops->rma(op);
+    return fab_rma(op, kind);
 }
 
 /*

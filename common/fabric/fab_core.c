@@ -67,16 +67,19 @@ bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
 
 /* ---- operations on a peer that cannot be sent to --------------------------- */
 
-/* moving: the result while the peer moves to another provider. */
-static int none(const fab_peer_t *peer, int moving)
+/*
+ * It has no RMA, and the provider lets go of what was exposed when it drops the peer.  UP: it moves
+ * to another provider.
+ */
+static int none(const fab_peer_t *peer)
 {
-    return FAB_PEER_UP == peer->state ? moving : OPAL_ERR_UNREACH;
+    return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
 }
 
 static int no_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {
     (void) hdr, (void) buf, (void) len;
-    return none(peer, OPAL_ERR_RESOURCE_BUSY);
+    return none(peer);
 }
 
 static void *no_reserve(fab_peer_t *peer, size_t max_len)
@@ -90,37 +93,16 @@ static void no_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     (void) peer, (void) hdr, (void) len;
 }
 
-static int no_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                     fab_rkey_t *rkey)
-{
-    (void) buf, (void) len, (void) access, (void) rkey;
-    return none(peer, OPAL_ERR_NOT_SUPPORTED);
-}
-
-/* The provider lets go of all when it drops the peer. */
-static void no_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
-static int no_rma(fab_rma_t *op)
-{
-    return none(op->peer, OPAL_ERR_NOT_SUPPORTED);
-}
-
 static int no_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
     (void) hdr, (void) out;
-    return none(peer, OPAL_ERR_RESOURCE_BUSY);
+    return none(peer);
 }
 
 const fab_ops_t fab_no_ops = {
     .send = no_send,
     .reserve = no_reserve,
     .commit = no_commit,
-    .expose = no_expose,
-    .unexpose = no_unexpose,
-    .rma = no_rma,
     .send_from = no_send_from,
 };
 

@@ -265,33 +265,11 @@ static void known_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     (void) peer, (void) hdr, (void) len; /* nothing was reserved */
 }
 
-/* ---- memory: none over a stream ----------------------------------------- */
-
-int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
-{
-    (void) peer, (void) buf, (void) len, (void) access, (void) rkey;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
-void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
-int fab_tcp_rma(fab_rma_t *op)
-{
-    (void) op;
-    return OPAL_ERR_NOT_SUPPORTED;
-}
-
 /* ---- the table ---------------------------------------------------------- */
 
 const fab_ops_t fab_tcp_known_ops = {
     .send = known_send,
     .reserve = known_reserve,
     .commit = known_commit,
-    .expose = fab_tcp_expose,
-    .unexpose = fab_tcp_unexpose,
-    .rma = fab_tcp_rma,
     .send_from = known_send_from,
 };

@@ -25,10 +25,4 @@ void fab_tcp_forget_all(fab_tcp_domain_t *dom);
 /* The peer's endpoint, made if there is none yet.  NULL: no memory. */
 fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
 
-/* Of a fab_ops_t: there is no access to memory over a stream. */
-int fab_tcp_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                   fab_rkey_t *rkey);
-void fab_tcp_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
-int fab_tcp_rma(fab_rma_t *op);
-
 #endif /* FAB_TCP_KNOWN_H */
