@@ -49,7 +49,7 @@ static const fab_param_t rows[] = {
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, stream_limit, INT, 5),
-        FAB_PARAM_NUMBER(-1, 0, PML_TM_STREAM_NOW_MAX),
+        FAB_PARAM_NUMBER(-1, 0, PML_TM_STREAM_MAX),
         .unit = "bytes",
         .special = -1,
         .special_means = "65536, or 0 if waiting processes yield (wait)",

@@ -267,35 +267,32 @@ static size_t data_room(const mca_pml_tm_send_request_t *req)
     return max < fragment ? max : fragment;
 }
 
-void mca_pml_tm_send_prepare(mca_pml_tm_send_request_t *req)
+void mca_pml_tm_source_open(const mca_pml_tm_source_t *source)
 {
-    mca_pml_base_request_t *base = &req->req_send.req_base;
     mca_pml_tm_blocks_t blocks;
 
-    if (NULL == req->data && !mca_pml_tm_blocks_of(base->req_addr, base->req_count,
-                                                   &base->req_datatype->super, &blocks)) {
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
-                                                 &base->req_datatype->super, base->req_count,
-                                                 base->req_addr, 0, &base->req_convertor);
+    if (NULL == source->data &&
+        !mca_pml_tm_blocks_of(source->buf, source->count, source->type, &blocks)) {
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, source->type,
+                                                 source->count, source->buf, 0, source->convertor);
     }
 }
 
-size_t mca_pml_tm_send_take(mca_pml_tm_send_request_t *req, void *room, size_t max)
+size_t mca_pml_tm_source_take(const mca_pml_tm_source_t *source, fab_peer_t *peer, size_t offset,
+                              void *room, size_t max)
 {
-    mca_pml_base_request_t *base = &req->req_send.req_base;
     struct iovec iov = {.iov_base = room, .iov_len = max};
     uint32_t iov_count = 1;
     mca_pml_tm_blocks_t blocks;
 
-    if (NULL != req->data) {
-        fab_copy_to(req->core.peer, room, req->data + req->offset, max);
-    } else if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
-                                    &blocks)) {
-        max = mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);
+    if (OPAL_LIKELY(NULL != source->data)) {
+        fab_copy_to(peer, room, source->data + offset, max);
+    } else if (mca_pml_tm_blocks_of(source->buf, source->count, source->type, &blocks)) {
+        max = mca_pml_tm_blocks_pack(&blocks, source->place, offset, room, max);
     } else {
-        opal_convertor_pack(&base->req_convertor, &iov, &iov_count, &max);
+        opal_convertor_pack(source->convertor, &iov, &iov_count, &max);
     }
-    return max < req->wanted - req->offset ? max : req->wanted - req->offset;
+    return max;
 }
 
 /* Send one fragment from the user's memory; the item is queued again when the fragment has left. */
@@ -315,6 +312,7 @@ static int data_from_item(fab_item_t *item, fab_peer_t *peer)
 static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
     size_t max = data_room(req);
     void *room = fab_item_reserve(peer, max);
     size_t len;
@@ -323,7 +321,8 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
         /* if the peer failed, the request stays open: see pml_tm_failure.h */
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
     }
-    len = mca_pml_tm_send_take(req, room, max);
+    len = mca_pml_tm_source_take(&source, peer, req->offset, room, max);
+    len = len < req->wanted - req->offset ? len : req->wanted - req->offset;
     fab_commit(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), len);
     req->offset += len;
     if (req->offset < req->wanted) {
@@ -338,6 +337,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
                                         "CTS for an unknown rendezvous");
     mca_pml_tm_send_request_t *req;
+    mca_pml_tm_source_t source;
     mca_pml_tm_cts_t cts;
 
     (void) ctx;
@@ -357,7 +357,8 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         (void) fab_post(peer, fab_hdr(PML_TM_AM_DATA, 0, cts.recv_id), &rndv, sizeof(rndv));
         return;
     }
-    mca_pml_tm_send_prepare(req);
+    source = mca_pml_tm_source_of(req);
+    mca_pml_tm_source_open(&source);
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;

@@ -5,22 +5,14 @@
 #include "pml_tm_stream.h"
 
 #include "fabric/fab_copy.h"
-#include "fabric/fab_host.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm_blocks.h"
 #include "pml_tm_deliver.h"
 #include "pml_tm_match.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
-
-/* In front of the user's bytes in the first fragment. */
-typedef struct first {
-    fab_rndv_t rndv;
-    mca_pml_tm_stream_head_t head;
-} first_t;
 
 /* A message that is arriving. One of req and msg is set, unless req has ended. */
 struct mca_pml_tm_stream {
@@ -30,72 +22,10 @@ struct mca_pml_tm_stream {
     mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
-    size_t now;            /* bytes of the message */
+    size_t len;            /* bytes of the message */
 };
 
 /* ---- sender ------------------------------------------------------------- */
-
-/* Where the bytes come from: contiguous memory, blocks, or the convertor. */
-typedef struct source {
-    const char *data; /* NULL: not contiguous */
-    bool is_blocks;
-    mca_pml_tm_blocks_t blocks;
-    mca_pml_tm_place_t place;
-    opal_convertor_t convertor; /* if neither */
-} source_t;
-
-/* Prepare to pack a message that is not contiguous. */
-static void source_open(source_t *source, const void *buf, size_t count, ompi_datatype_t *datatype)
-{
-    source->is_blocks = mca_pml_tm_blocks_of(buf, count, &datatype->super, &source->blocks);
-    if (!source->is_blocks) {
-        OBJ_CONSTRUCT(&source->convertor, opal_convertor_t);
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count,
-                                                 buf, 0, &source->convertor);
-    }
-}
-
-static void source_close(source_t *source)
-{
-    if (!source->is_blocks) {
-        OBJ_DESTRUCT(&source->convertor);
-    }
-}
-
-static size_t source_take(source_t *source, fab_peer_t *peer, size_t offset, void *room, size_t max)
-{
-    struct iovec iov = {.iov_base = room, .iov_len = max};
-    uint32_t iov_count = 1;
-
-    if (OPAL_LIKELY(NULL != source->data)) {
-        fab_copy_to(peer, room, source->data + offset, max);
-    } else if (source->is_blocks) {
-        max = mca_pml_tm_blocks_pack(&source->blocks, &source->place, offset, room, max);
-    } else {
-        opal_convertor_pack(&source->convertor, &iov, &iov_count, &max);
-    }
-    return max;
-}
-
-/*
- * The fragments of so many bytes, at most.  A convertor packs whole elements and may leave the end
- * of each fragment empty.
- */
-static uint32_t num_fragments(const fab_peer_t *peer, bool is_data, size_t bytes)
-{
-    const uint32_t least = mca_pml_tm_peer_fragment(peer) - (is_data ? 0 : PML_TM_ELEMENT_MAX);
-
-    return (uint32_t) ((bytes + least - 1) / least);
-}
-
-/* Is there room for all fragments? */
-static bool has_room(fab_peer_t *peer, const source_t *source, size_t bytes)
-{
-    const uint32_t fragment = mca_pml_tm_peer_fragment(peer);
-
-    return fragment > 2 * sizeof(first_t) &&
-           fab_has_room(peer, num_fragments(peer, NULL != source->data, bytes), fragment);
-}
 
 void mca_pml_tm_stream_choose_limit(void)
 {
@@ -105,93 +35,96 @@ void mca_pml_tm_stream_choose_limit(void)
     mca_pml_tm.stream_limit = limit >= 0 ? (uint32_t) limit : automatic;
 }
 
-/* Send all fragments; there is room for them. */
-static void send_all(fab_peer_t *peer, fab_hdr_t hdr, const first_t *first, source_t *source)
+/*
+ * Bytes that a fragment may have beyond those that are left, or may leave empty at its end: a
+ * convertor packs whole elements.
+ */
+static uint32_t slack(const mca_pml_tm_source_t *source)
 {
-    size_t fragment = mca_pml_tm_peer_fragment(peer);
-    size_t more = NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
-    size_t now = first->head.now;
-    size_t offset = 0;
-    size_t front = sizeof(*first);
-
-    while (offset < now) {
-        size_t max = now - offset + more < fragment - front ? now - offset + more
-                                                            : fragment - front;
-        char *room = fab_item_reserve(peer, front + max);
-        size_t len;
-        if (0 == offset) {
-            memcpy(room, first, sizeof(*first));
-        }
-        len = source_take(source, peer, offset, room + front, max);
-        fab_commit(peer, hdr, front + len);
-        offset += len;
-        hdr = fab_hdr(PML_TM_AM_DATA, offset, 0);
-        front = 0;
-    }
-    ++mca_pml_tm.counters.streamed;
+    return NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
 }
 
-bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
-                            const void *buf, size_t count, ompi_datatype_t *datatype)
+/* Is there room for all fragments of a message? */
+static bool has_room(fab_peer_t *peer, const mca_pml_tm_source_t *source, size_t len)
 {
-    first_t first = {.rndv = {.len = len}, .head = {.now = (uint32_t) len}};
-    source_t source;
+    const uint32_t fragment = mca_pml_tm_peer_fragment(peer), least = fragment - slack(source);
+    const size_t bytes = sizeof(fab_rndv_t) + len;
 
-    source.data = data;
-    source.is_blocks = false;
-    if (!has_room(peer, &source, sizeof(first) + len)) {
-        return false;
-    }
-    if (OPAL_UNLIKELY(NULL == data)) {
-        source_open(&source, buf, count, datatype);
-    }
-    send_all(peer, fab_hdr(FAB_AM_RNDV, tag, 0), &first, &source);
-    if (OPAL_UNLIKELY(NULL == data)) {
-        source_close(&source);
-    }
-    return true;
+    return fragment > 2 * sizeof(fab_rndv_t) &&
+           fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
 }
 
-/* Send the next fragment of a request. As fab_item_send(). */
-static int send_fragment(mca_pml_tm_send_request_t *req)
+/* Send the next fragment of a message of len bytes.  Returns how many are in it; 0: no room. */
+static size_t send_fragment(fab_peer_t *peer, uint64_t tag, const mca_pml_tm_source_t *source,
+                            size_t len, size_t offset)
 {
-    const first_t first = {.rndv = {.len = req->wanted}, .head = {.now = (uint32_t) req->wanted}};
-    const size_t front = 0 == req->offset ? sizeof(first) : 0;
-    const size_t left = req->wanted - req->offset + (NULL != req->data ? 0 : PML_TM_ELEMENT_MAX);
-    fab_peer_t *peer = req->core.peer;
+    const fab_rndv_t rndv = {.len = len};
+    const size_t front = 0 == offset ? sizeof(rndv) : 0;
+    const size_t left = len - offset + slack(source);
     size_t max = mca_pml_tm_peer_fragment(peer) - front;
     char *room;
 
     max = left < max ? left : max;
     room = fab_item_reserve(peer, front + max);
     if (NULL == room) {
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+        return 0;
     }
     if (0 != front) {
-        memcpy(room, &first, sizeof(first));
+        memcpy(room, &rndv, sizeof(rndv));
     }
-    max = mca_pml_tm_send_take(req, room + front, max);
-    fab_commit(peer,
-               0 != front ? fab_hdr(FAB_AM_RNDV, req->tag, 0)
-                          : fab_hdr(PML_TM_AM_DATA, req->offset, 0),
+    max = mca_pml_tm_source_take(source, peer, offset, room + front, max);
+    fab_commit(peer, 0 != front ? fab_hdr(FAB_AM_RNDV, tag, 0) : fab_hdr(PML_TM_AM_DATA, offset, 0),
                front + max);
-    req->offset += max;
-    return OPAL_SUCCESS;
+    return max;
+}
+
+bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
+                            const void *buf, size_t count, ompi_datatype_t *datatype)
+{
+    opal_convertor_t convertor;
+    mca_pml_tm_place_t place;
+    const mca_pml_tm_source_t source = {.data = data,
+                                        .buf = buf,
+                                        .count = count,
+                                        .type = &datatype->super,
+                                        .convertor = &convertor,
+                                        .place = &place};
+
+    if (!has_room(peer, &source, len)) {
+        return false;
+    }
+    if (OPAL_UNLIKELY(NULL == data)) {
+        OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+        mca_pml_tm_source_open(&source);
+    }
+    for (size_t offset = 0; offset < len;) {
+        offset += send_fragment(peer, tag, &source, len, offset);
+    }
+    if (OPAL_UNLIKELY(NULL == data)) {
+        OBJ_DESTRUCT(&convertor);
+    }
+    ++mca_pml_tm.counters.streamed;
+    return true;
 }
 
 int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
 {
-    int rc = OPAL_SUCCESS;
+    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
+    const size_t len = req->req_send.req_bytes_packed;
+    fab_peer_t *peer = req->core.peer;
 
     if (0 == req->offset) {
-        req->wanted = req->req_send.req_bytes_packed;
-        mca_pml_tm_send_prepare(req);
+        mca_pml_tm_source_open(&source);
     }
-    while (OPAL_SUCCESS == rc && req->offset < req->wanted) {
-        rc = send_fragment(req);
+    while (req->offset < len) {
+        const size_t sent = send_fragment(peer, req->tag, &source, len, req->offset);
+        if (0 == sent) {
+            return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+        }
+        req->offset += sent;
     }
-    mca_pml_tm.counters.streamed += OPAL_SUCCESS == rc;
-    return rc;
+    ++mca_pml_tm.counters.streamed;
+    return OPAL_SUCCESS;
 }
 
 /* ---- receiver ----------------------------------------------------------- */
@@ -265,7 +198,7 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
         fab_copy(stream->to, data, len);
         stream->to += len;
     }
-    if (stream->offset == stream->now) {
+    if (stream->offset == stream->len) {
         stream_end(link);
     }
 }
@@ -274,7 +207,7 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
 static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req,
                          fab_peer_t *peer, fab_hdr_t hdr)
 {
-    mca_pml_tm_recv_matched(req, peer, hdr, stream->now);
+    mca_pml_tm_recv_matched(req, peer, hdr, stream->len);
     stream->req = req;
     req->core.phase = PML_TM_STREAMED;
 }
@@ -283,29 +216,29 @@ static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t 
 static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr)
 {
     hdr.id = FAB_AM_EAGER;
-    stream->msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->now, stream->now);
+    stream->msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->len, stream->len);
     stream->to = stream->msg->data;
 }
 
-static bool is_sound(fab_hdr_t hdr, const first_t *first, size_t bytes)
+/* Can a message that is announced so come with these bytes of it at once? */
+static bool is_sound(fab_hdr_t hdr, const fab_rndv_t *rndv, size_t bytes)
 {
-    return 0 != bytes && bytes <= first->head.now && first->head.now == first->rndv.len &&
-           first->head.now <= PML_TM_STREAM_NOW_MAX && 0 == hdr.app_ctx;
+    return bytes <= rndv->len && rndv->len <= PML_TM_STREAM_MAX && 0 == hdr.app_ctx;
 }
 
 void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_recv_request_t *req;
     mca_pml_tm_stream_t *stream;
-    first_t first;
+    fab_rndv_t rndv;
 
-    if (len <= sizeof(first)) {
+    if (len <= sizeof(rndv)) {
         mca_pml_tm_bad_message(peer, "rendezvous: length of the request");
         return;
     }
-    memcpy(&first, data, sizeof(first));
-    len -= sizeof(first);
-    if (!is_sound(hdr, &first, len) || NULL != stream_find(peer)) {
+    memcpy(&rndv, data, sizeof(rndv));
+    len -= sizeof(rndv);
+    if (!is_sound(hdr, &rndv, len) || NULL != stream_find(peer)) {
         mca_pml_tm_bad_message(peer, "stream: wrong lengths, or it begins inside another");
         return;
     }
@@ -313,13 +246,13 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
         return;
     }
     stream = stream_open(peer);
-    stream->now = first.head.now;
+    stream->len = rndv.len;
     if (NULL != req) {
         stream_match(stream, req, peer, hdr);
     } else {
         stream_gather(stream, peer, hdr);
     }
-    stream_put(&mca_pml_tm.streams, (const char *) data + sizeof(first), len);
+    stream_put(&mca_pml_tm.streams, (const char *) data + sizeof(rndv), len);
 }
 
 void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -327,7 +260,7 @@ void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
     mca_pml_tm_stream_t **link = stream_find(peer);
 
     if (NULL == link || (*link)->offset != hdr.tag || 0 == len ||
-        len > (*link)->now - (*link)->offset) {
+        len > (*link)->len - (*link)->offset) {
         mca_pml_tm_bad_message(peer, "data of an unknown stream, or out of order");
         return;
     }

@@ -5,9 +5,9 @@
  * one out while the sender copies the next one in.
  *
  *   sender                                               receiver
- *   RNDV {rndv, now, bytes}, app_ctx: 0              ->  matched, or gathered
+ *   RNDV {rndv, bytes}, app_ctx: 0                   ->  matched, or gathered
  *   DATA {bytes}, app_ctx: 0, tag: offset            ->  into the user's buffer, or gathered
- *   ... until `now` bytes are out, which is the message's length
+ *   ... until all bytes are out
  *
  * Up to the eager limit all fragments are sent in one go, when there is room for all of them.  A
  * blocking send, which polls until all is out, sends them as there is room, and is first in the

@@ -76,18 +76,10 @@ typedef struct mca_pml_tm_cts {
 _Static_assert(8 == sizeof(mca_pml_tm_cts_t), "wire format");
 
 /*
- * Payload of FAB_AM_RNDV behind the fab_rndv_t, if the message follows at once; its first bytes
- * follow this (pml_tm_stream.h).
+ * The longest message, in bytes, whose fab_rndv_t is followed by its first bytes, in shared memory;
+ * the others come as PML_TM_AM_DATA (pml_tm_stream.h).
  */
-typedef struct mca_pml_tm_stream_head {
-    uint32_t now;      /* bytes: here, and in messages PML_TM_AM_DATA behind this one */
-    uint32_t reserved; /* 0 */
-} mca_pml_tm_stream_head_t;
-
-_Static_assert(8 == sizeof(mca_pml_tm_stream_head_t), "wire format");
-
-/* The longest stream, bytes. */
-#define PML_TM_STREAM_NOW_MAX (4 << 20)
+#define PML_TM_STREAM_MAX (4 << 20)
 
 /*
  * In front of the payload of FAB_AM_NO_TAG: a message of a communicator whose index at the receiver
@@ -221,7 +213,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  10
+#define PML_TM_WIRE_VERSION  11
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8
