@@ -101,13 +101,13 @@ struct mca_btl_base_endpoint_t {
 };
 
 /* The message that the poll left in a ring, for the layer above to read in place. */
-typedef struct mca_btl_fabric_held {
-    fab_hold_t *hold; /* NULL: there is none */
+typedef struct mca_btl_fabric_retained {
+    fab_retained_t *msg; /* NULL: there is none */
     mca_btl_fabric_ep_t *ep;
     const void *data;
     size_t len; /* bytes */
     mca_btl_base_tag_t tag;
-} mca_btl_fabric_held_t;
+} mca_btl_fabric_retained_t;
 
 typedef struct mca_btl_fabric {
     mca_btl_base_module_t super;
@@ -117,10 +117,11 @@ typedef struct mca_btl_fabric {
     _Atomic(mca_btl_fabric_up_t *) up; /* upcalls, oldest first */
     mca_btl_fabric_up_t **up_tail;
     _Atomic unsigned num_ups;
-    mca_btl_fabric_held_t held;
-    mca_btl_fabric_ep_t *latest; /* whose message was held last; NULL: none, or it was deleted */
-    bool wants_held;             /* the progress function polls, and can give a message in place */
-    bool is_giving;              /* the layer above has a message in place */
+    mca_btl_fabric_retained_t retained;
+    mca_btl_fabric_ep_t
+        *latest;         /* whose message was retained last; NULL: none, or it was deleted */
+    bool wants_retained; /* the progress function polls, and can give a message in place */
+    bool is_giving;      /* the layer above has a message in place */
     mca_btl_fabric_msg_t *free_msgs; /* short ones */
     fab_spares_t spares;             /* for long ones */
     SLIST_HEAD(, mca_btl_fabric_op) free_ops;

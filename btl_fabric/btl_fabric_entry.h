@@ -53,10 +53,10 @@ void mca_btl_fabric_frags_fini(void);
 void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg);
 
 /*
- * Without threads only: give the message that the poll left in the ring (mca_btl_fabric.held) to
- * the layer above.
+ * Without threads only: give what the poll left in the ring, mca_btl_fabric.retained, to the layer
+ * above.
  */
-void mca_btl_fabric_give_held(void);
+void mca_btl_fabric_give_retained(void);
 
 /*
  * Without threads only: give messages from the peer that sent the last one, past the handler.

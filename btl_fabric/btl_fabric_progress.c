@@ -71,11 +71,11 @@ static inline int poll_and_give(void)
     if (events > 0 && !is_full) {
         return events;
     }
-    mca_btl_fabric.wants_held = true;
+    mca_btl_fabric.wants_retained = true;
     events += poll_fabric(is_full);
-    mca_btl_fabric.wants_held = false;
-    if (NULL != mca_btl_fabric.held.hold) {
-        mca_btl_fabric_give_held();
+    mca_btl_fabric.wants_retained = false;
+    if (NULL != mca_btl_fabric.retained.msg) {
+        mca_btl_fabric_give_retained();
         events += mca_btl_fabric_give_more(BTL_FABRIC_UPCALLS_MAX);
     }
     return events;

@@ -246,7 +246,7 @@ static int run_frag(fab_item_t *item, fab_peer_t *peer)
 /*
  * Send it now, or as soon as there is room.  A message to a failed peer is queued, too, so that its
  * error reaches the layer above after the failure of the peer does.  Returns what btl_send returns.
- * Lock held.
+ * Lock retained.
  */
 static int send_or_queue(mca_btl_fabric_frag_t *frag)
 {
@@ -464,20 +464,20 @@ static bool is_next(void)
 }
 
 /* For the handler: if the message can be given next, leave it in the ring and stop the poll. */
-static bool hold(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+static bool retain(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];
 
-    if (!mca_btl_fabric.wants_held || 0 == (peer->caps & FAB_CAP_RING) || NULL == ep ||
+    if (!mca_btl_fabric.wants_retained || 0 == (peer->caps & FAB_CAP_RING) || NULL == ep ||
         !is_next() || NULL == mca_btl_base_active_message_trigger[hdr.app_ctx].cbfunc) {
         return false;
     }
-    mca_btl_fabric.wants_held = false;
-    mca_btl_fabric.held = (mca_btl_fabric_held_t){.hold = fab_hold(peer),
-                                                  .ep = ep,
-                                                  .data = data,
-                                                  .len = len,
-                                                  .tag = (mca_btl_base_tag_t) hdr.app_ctx};
+    mca_btl_fabric.wants_retained = false;
+    mca_btl_fabric.retained = (mca_btl_fabric_retained_t){.msg = fab_retain(peer),
+                                                          .ep = ep,
+                                                          .data = data,
+                                                          .len = len,
+                                                          .tag = (mca_btl_base_tag_t) hdr.app_ctx};
     mca_btl_fabric.fab->must_return = true;
     return true;
 }
@@ -498,31 +498,31 @@ static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const v
     return is_taken;
 }
 
-void mca_btl_fabric_give_held(void)
+void mca_btl_fabric_give_retained(void)
 {
-    mca_btl_fabric_held_t held = mca_btl_fabric.held;
+    mca_btl_fabric_retained_t retained = mca_btl_fabric.retained;
 
-    mca_btl_fabric.held.hold = NULL;
+    mca_btl_fabric.retained.msg = NULL;
     /* an endpoint without process may outlive its peer */
-    mca_btl_fabric.latest = NULL != held.ep->proc ? held.ep : NULL;
-    (void) give(held.ep, held.tag, held.data, held.len);
-    fab_release(held.hold);
+    mca_btl_fabric.latest = NULL != retained.ep->proc ? retained.ep : NULL;
+    (void) give(retained.ep, retained.tag, retained.data, retained.len);
+    fab_release(retained.msg);
 }
 
 int mca_btl_fabric_give_more(int max)
 {
     mca_btl_fabric_ep_t *ep;
     fab_shm_msg_t msg;
-    fab_hold_t *hold;
+    fab_retained_t *retained;
     int n = 0;
 
     while (n < max && NULL != (ep = mca_btl_fabric.latest) && is_next() &&
-           NULL != (hold = fab_take(ep->peer, BTL_FABRIC_AM_SEND, &msg))) {
+           NULL != (retained = fab_take(ep->peer, BTL_FABRIC_AM_SEND, &msg))) {
         if (OPAL_UNLIKELY(!hdr_is_sound(msg.hdr) ||
                           !give(ep, (mca_btl_base_tag_t) msg.hdr.app_ctx, msg.data, msg.len))) {
             mca_btl_fabric_on_send(NULL, ep->peer, msg.hdr, msg.data, msg.len);
         }
-        fab_release(hold);
+        fab_release(retained);
         n++;
     }
     return n;
@@ -538,7 +538,7 @@ void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
         mca_btl_fabric_bad_message(peer, "an invalid tag");
         return;
     }
-    if (hold(peer, hdr, data, len)) {
+    if (retain(peer, hdr, data, len)) {
         return;
     }
     msg = new_msg(peer, hdr, (uint32_t) len);

@@ -33,22 +33,22 @@ static bool find_in_ring(int src, int tag, ompi_communicator_t *comm, ompi_statu
 }
 
 /*
- * A call that did not find a message at once holds its communicator while it polls: with threads,
+ * A call that did not find a message at once retains its communicator while it polls: with threads,
  * another one may free it.  Lock held.
  */
-static inline void hold(ompi_communicator_t **held, ompi_communicator_t *comm)
+static inline void retain(ompi_communicator_t **retained, ompi_communicator_t *comm)
 {
-    if (OPAL_UNLIKELY(NULL == *held && fab_is_threaded(mca_pml_tm.fab))) {
+    if (OPAL_UNLIKELY(NULL == *retained && fab_is_threaded(mca_pml_tm.fab))) {
         OBJ_RETAIN(comm);
-        *held = comm;
+        *retained = comm;
     }
 }
 
 /* Lock not held. */
-static inline void let_go(ompi_communicator_t *held)
+static inline void release(ompi_communicator_t *retained)
 {
-    if (OPAL_UNLIKELY(NULL != held)) {
-        OBJ_RELEASE(held);
+    if (OPAL_UNLIKELY(NULL != retained)) {
+        OBJ_RELEASE(retained);
     }
 }
 
@@ -58,7 +58,7 @@ static inline void let_go(ompi_communicator_t *held)
  * is received.
  */
 static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
-                 ompi_status_public_t *status, ompi_communicator_t **held)
+                 ompi_status_public_t *status, ompi_communicator_t **retained)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     fab_match_msg_t *match;
@@ -73,7 +73,7 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
             OBJ_RETAIN(comm);
         }
     } else {
-        hold(held, comm);
+        retain(retained, comm);
     }
     if (OPAL_UNLIKELY(NULL == match && 0 != mca_pml_tm.num_throttled)) {
         mca_pml_tm_flow_probe(tmc, src, tag);
@@ -86,14 +86,14 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
 static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
-    ompi_communicator_t *held = NULL;
-    bool is_found = find(src, tag, comm, taken, status, &held);
+    ompi_communicator_t *retained = NULL;
+    bool is_found = find(src, tag, comm, taken, status, &retained);
 
     if (!is_found) {
         mca_pml_tm_poll_ompi(
             (mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag, .may_return = true});
-        is_found = find(src, tag, comm, taken, status, &held);
-        let_go(held);
+        is_found = find(src, tag, comm, taken, status, &retained);
+        release(retained);
     }
     return is_found;
 }
@@ -120,10 +120,10 @@ static bool is_others_turn(void)
 static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
-    ompi_communicator_t *held = NULL;
+    ompi_communicator_t *retained = NULL;
     int rc = MPI_SUCCESS;
 
-    while (MPI_SUCCESS == rc && !find(src, tag, comm, taken, status, &held)) {
+    while (MPI_SUCCESS == rc && !find(src, tag, comm, taken, status, &retained)) {
         if (!is_others_turn()) {
             mca_pml_tm_poll();
             continue;
@@ -133,7 +133,7 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
             mca_pml_tm_poll_ompi((mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag});
         }
     }
-    let_go(held);
+    release(retained);
     return rc;
 }
 

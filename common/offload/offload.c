@@ -136,9 +136,9 @@ static inline bool filter_overlaps(const fab_offload_filter_t *filter,
 /* All receives are on the list, or have nothing to do with it. */
 static inline bool filters_are_empty(const fab_offload_scope_t *scope)
 {
-    const fab_offload_filter_t *plain = scope->plain, *held = scope->held;
+    const fab_offload_filter_t *plain = scope->plain, *late = scope->late;
 
-    return 0 == (plain->total[0] | plain->total[1] | held->total[0] | held->total[1]);
+    return 0 == (plain->total[0] | plain->total[1] | late->total[0] | late->total[1]);
 }
 
 /* ---- the ring of commands ----------------------------------------------- */
@@ -223,7 +223,7 @@ static void wait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv,
 {
     recv->state = FAB_OFFLOAD_WAITING;
     list_insert(before, &recv->link);
-    filter_add(scope->held, &recv->match);
+    filter_add(scope->late, &recv->match);
 }
 
 /* The first of waiting has changed, or a receive that may block it is gone. */
@@ -238,7 +238,7 @@ static void unwait_recv(fab_offload_scope_t *scope, fab_offload_recv_t *recv)
 {
     recv->state = FAB_OFFLOAD_OUT;
     list_unlink(&recv->link);
-    filter_remove(scope->held, &recv->match);
+    filter_remove(scope->late, &recv->match);
     scope_retry(scope);
 }
 
@@ -276,7 +276,7 @@ static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
     if (__builtin_expect(filters_are_empty(scope), 1)) {
         return room(scope->engine);
     }
-    if (filter_overlaps(scope->plain, &recv->match) || filter_overlaps(scope->held, &recv->match)) {
+    if (filter_overlaps(scope->plain, &recv->match) || filter_overlaps(scope->late, &recv->match)) {
         return FAB_OFFLOAD_BLOCKED;
     }
     return room(scope->engine);
@@ -957,7 +957,7 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, f
     if (NULL == scope->plain) {
         return false;
     }
-    scope->held = scope->plain + 1;
+    scope->late = scope->plain + 1;
     scope->engine = engine;
     list_init(&scope->unfiled);
     list_init(&scope->waiting);

@@ -67,7 +67,7 @@ typedef enum fab_offload_state {
     FAB_OFFLOAD_OUT = 0,
     /* posted, never to be listed; counted in scope->plain, since it may block others */
     FAB_OFFLOAD_PLAIN,
-    FAB_OFFLOAD_WAITING, /* posted, in scope->waiting and counted in scope->held */
+    FAB_OFFLOAD_WAITING, /* posted, in scope->waiting and counted in scope->late */
     FAB_OFFLOAD_QUEUED,  /* posted, its ADD is built and not yet handed to the device */
     /* posted, its ADD is handed over: the device may match it at any moment */
     FAB_OFFLOAD_LISTED,
@@ -124,7 +124,7 @@ struct fab_offload_scope {
     fab_offload_t *engine; /* NULL: nothing is ever listed, and nothing below is used */
     fab_match_dom_t *dom;
     fab_offload_filter_t *plain; /* PLAIN receives */
-    fab_offload_filter_t *held;  /* WAITING receives */
+    fab_offload_filter_t *late;  /* WAITING receives */
     /*
      * LISTED receives that are not in the matcher yet, by match.order, oldest first; all are
      * younger than those in it

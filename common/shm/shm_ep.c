@@ -384,7 +384,7 @@ bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_ep_t *ep = peer->ep;
 
     fab_shm_coop_forget(dom, peer);
-    if (!fab_shm_fetch_end(ep) || (NULL != ep->in && fab_shm_rx_is_holding(&ep->in->rx))) {
+    if (!fab_shm_fetch_end(ep) || (NULL != ep->in && fab_shm_rx_has_retained(&ep->in->rx))) {
         return false;
     }
     fab_shm_disconnect(ep);

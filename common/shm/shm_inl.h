@@ -277,18 +277,18 @@ static inline bool fab_has_come(const fab_peer_t *peer)
 }
 
 /* A message that stays in its ring until fab_release(). */
-typedef fab_shm_rx_t fab_hold_t;
+typedef fab_shm_rx_t fab_retained_t;
 
 /*
  * For the handler of a message from a peer with FAB_CAP_RING: the payload stays valid until
  * fab_release().  Messages that come after it are delivered meanwhile, as many as the ring holds.
  * One message of a peer at a time.
  */
-static inline fab_hold_t *fab_hold(fab_peer_t *peer)
+static inline fab_retained_t *fab_retain(fab_peer_t *peer)
 {
     fab_shm_rx_t *rx = ((const fab_shm_pair_t *) peer->ep)->rx;
 
-    fab_shm_rx_hold(rx);
+    fab_shm_rx_retain(rx);
     return rx;
 }
 
@@ -296,14 +296,14 @@ static inline fab_hold_t *fab_hold(fab_peer_t *peer)
  * Take the next message of the peer, past its handler, if it is there and has this id.  It is
  * described in *msg and stays where it is until fab_release().  NULL: there is none.
  */
-static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *msg)
+static inline fab_retained_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *msg)
 {
     fab_shm_rx_t *rx = fab_ring_from(peer);
 
     if (NULL == rx || FAB_SHM_MESSAGE != fab_shm_rx_peek(rx, msg) || id != msg->hdr.id) {
         return NULL;
     }
-    fab_shm_rx_hold(rx);
+    fab_shm_rx_retain(rx);
     fab_shm_rx_advance(rx, msg->slots);
     fab_shm_rx_expect(rx, msg->slots);
     fab_shm_rx_fetch_ahead(rx);
@@ -311,9 +311,9 @@ static inline fab_hold_t *fab_take(fab_peer_t *peer, uint8_t id, fab_shm_msg_t *
     return rx;
 }
 
-static inline void fab_release(fab_hold_t *hold)
+static inline void fab_release(fab_retained_t *retained)
 {
-    fab_shm_rx_release(hold);
+    fab_shm_rx_release(retained);
 }
 
 #endif /* FAB_SHM_INL_H */

@@ -246,7 +246,7 @@ static void cool_idle_rings(fab_shm_domain_t *dom)
             in->aged_at = in->rx.pos;
             in->age = 0;
         }
-        if (in->is_closing && !fab_shm_rx_is_ready(&in->rx) && !fab_shm_rx_is_holding(&in->rx)) {
+        if (in->is_closing && !fab_shm_rx_is_ready(&in->rx) && !fab_shm_rx_has_retained(&in->rx)) {
             finish(dom, in);
         } else if (++in->age > max_age) {
             fab_shm_in_cool(dom, in);

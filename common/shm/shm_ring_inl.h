@@ -41,7 +41,7 @@
  * The sender reads the tail only if the value that it knows leaves no room.  Fewer than N/4 slots
  * are consumed and not published, and a message with its padding takes at most 2 (N/4 + 1) - 1
  * slots, so with N >= 8 a message always fits a ring that the receiver has emptied.  While the
- * receiver holds a message, to use it in place after later ones were read, the tail stays there.
+ * receiver retains a message, to use it in place after later ones were read, the tail stays there.
  *
  * Ahead.  Between processors that share no cache a line takes 100 to 250 ns to come, and a process
  * that does much between two messages waits for each.  So a sender that sends several messages
@@ -372,7 +372,7 @@ typedef struct fab_shm_rx {
     fab_shm_slot_t *slot; /* where the next message will be */
     uint64_t pos;         /* number of that slot, counted since the ring was claimed */
     uint64_t published;   /* the tail that the sender can see */
-    uint64_t held;        /* position of the message that is held; UINT64_MAX: none */
+    uint64_t retained;    /* position of the message that is retained; UINT64_MAX: none */
     uint32_t mask;        /* slots - 1 */
     uint32_t lag;         /* slots that are consumed and not published, at most; 2^n - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
@@ -403,7 +403,7 @@ static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint
     const uint32_t quarter = num_slots / 4;
 
     *rx = (fab_shm_rx_t){.slot = slots,
-                         .held = UINT64_MAX,
+                         .retained = UINT64_MAX,
                          .mask = num_slots - 1,
                          .lag = (quarter <= FAB_SHM_LAG ? quarter : FAB_SHM_LAG + 1) - 1,
                          .eager_max = eager_max,
@@ -443,7 +443,7 @@ static inline void fab_shm_rx_expect(fab_shm_rx_t *rx, uint32_t n)
 static inline void fab_shm_rx_publish(fab_shm_rx_t *rx)
 {
     FAB_SHM_STEP(tail);
-    rx->published = rx->pos < rx->held ? rx->pos : rx->held;
+    rx->published = rx->pos < rx->retained ? rx->pos : rx->retained;
     /* release: pairs with the acquire in fab_shm_tx_refresh() */
     atomic_store_explicit(&rx->ctl->tail, rx->published, memory_order_release);
 }
@@ -618,23 +618,23 @@ static inline void fab_shm_rx_wake(fab_shm_rx_t *rx)
     atomic_store_explicit(&rx->ctl->idle, ++rx->idle, memory_order_relaxed);
 }
 
-/* ---- holding a message -------------------------------------------------- */
+/* ---- retaining a message ------------------------------------------------ */
 
-/* Keep the message that comes next where it is, also after fab_shm_rx_advance(). None is held. */
-static inline void fab_shm_rx_hold(fab_shm_rx_t *rx)
+/* Keep the message that comes next where it is also after fab_shm_rx_advance(). None is now. */
+static inline void fab_shm_rx_retain(fab_shm_rx_t *rx)
 {
-    rx->held = rx->pos;
+    rx->retained = rx->pos;
 }
 
-static inline bool fab_shm_rx_is_holding(const fab_shm_rx_t *rx)
+static inline bool fab_shm_rx_has_retained(const fab_shm_rx_t *rx)
 {
-    return UINT64_MAX != rx->held;
+    return UINT64_MAX != rx->retained;
 }
 
-/* Give back the message that is held. */
+/* Give back the message that is retained. */
 static inline void fab_shm_rx_release(fab_shm_rx_t *rx)
 {
-    rx->held = UINT64_MAX;
+    rx->retained = UINT64_MAX;
     /* an idle ring has no unpublished slots */
     if (rx->pos - rx->published > FAB_SHM_WRAP_LAG || 0 != (rx->idle & 1)) {
         fab_shm_rx_publish(rx);

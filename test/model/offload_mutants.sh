@@ -19,7 +19,7 @@ mutants=(
     "listed although an older plain receive overlaps"
     's/if (filter_overlaps(scope->plain, &recv->match) || /if (/'
     "listed although an older waiting receive overlaps"
-    's/ || filter_overlaps(scope->held, &recv->match)) {/) {/'
+    's/ || filter_overlaps(scope->late, &recv->match)) {/) {/'
     "MPI_Cancel by an unsignaled DEL"
     's/reclaim(scope, recv, false, FAB_OFFLOAD_CANCELLING)/reclaim(scope, recv, true, FAB_OFFLOAD_CANCELLING)/'
     "a message by another path takes a listed receive with an unsignaled DEL"
@@ -48,7 +48,7 @@ mutants=(
     "the filter takes a wildcard for exact" 's/if (ANY == source || ANY == tag || (/if ((/'
     "a wildcard tag counts as internal" 's/match->tag < 0 \&\& ANY != match->tag/match->tag < 0/'
     "a waiting receive is not counted"
-    's/^    filter_add(scope->held, .*//; s/^    filter_remove(scope->held, .*//'
+    's/^    filter_add(scope->late, .*//; s/^    filter_remove(scope->late, .*//'
     "a plain receive is counted on after it has gone" 's/^    filter_remove(scope->plain, .*//'
 
     # Waiting receives.

@@ -334,7 +334,7 @@ void offers_init(offers_world_t *w)
     expect(w, fab_offload_scope_init(&w->scope, &w->engine, &w->dom), "scope_init failed");
     free(w->scope.plain);
     w->scope.plain = &w->filter[0];
-    w->scope.held = &w->filter[1];
+    w->scope.late = &w->filter[1];
     w->places = (fab_ofi_places_t){.ops = &places_ops,
                                    .ctx = w,
                                    .place = w->place,

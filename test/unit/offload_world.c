@@ -306,7 +306,7 @@ static void check_engine(world_t *w)
                      "a message is parked for nothing");
         world_expect(w,
                      0 == memcmp(sum[s][0].total, scope->plain->total, sizeof(sum[s][0].total)) &&
-                         0 == memcmp(sum[s][1].total, scope->held->total, sizeof(sum[s][1].total)),
+                         0 == memcmp(sum[s][1].total, scope->late->total, sizeof(sum[s][1].total)),
                      "a filter counts wrong");
     }
 }
@@ -389,7 +389,7 @@ void world_init(world_t *w, const world_config_t *c)
                      "fab_offload_scope_init failed");
         free(w->scope[s].plain);
         w->scope[s].plain = &w->filter[s][0];
-        w->scope[s].held = &w->filter[s][1];
+        w->scope[s].late = &w->filter[s][1];
     }
 }
 

@@ -264,8 +264,8 @@ static void send_bytes(ring_t *ring, uint64_t tag, uint32_t ctx, uint32_t size)
     fab_shm_tx_commit(&ring->tx, slot, fab_hdr(3, tag, ctx), size, fab_shm_num_slots(size));
 }
 
-/* While a message is held, later ones are read, but none of its slots is given back. */
-static void test_held(void **state)
+/* While a message is retained, later ones are read, but none of its slots is given back. */
+static void test_retained(void **state)
 {
     ring_t *ring = ring_new(8);
     fab_shm_msg_t first = {0}, msg = {0};
@@ -277,9 +277,9 @@ static void test_held(void **state)
 
         assert_true(ring_send(ring, seq, 30, 30));
         assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &first));
-        assert_false(fab_shm_rx_is_holding(&ring->rx));
-        fab_shm_rx_hold(&ring->rx);
-        assert_true(fab_shm_rx_is_holding(&ring->rx));
+        assert_false(fab_shm_rx_has_retained(&ring->rx));
+        fab_shm_rx_retain(&ring->rx);
+        assert_true(fab_shm_rx_has_retained(&ring->rx));
         fab_shm_rx_advance(&ring->rx, first.slots);
         while (ring_send(ring, seq + sent, 30, 30)) {
             assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &msg));
@@ -604,7 +604,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_take_short),
         cmocka_unit_test(test_take_any),
         cmocka_unit_test(test_take_malformed),
-        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_retained),
         cmocka_unit_test(test_ahead_sender),
         cmocka_unit_test(test_ahead_receiver),
         cmocka_unit_test(test_malformed),
