@@ -145,27 +145,27 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
 
 /* ---- helper ------------------------------------------------------------- */
 
-/* Does the offer lie within memory that this process has exposed to that peer, or to any? */
+/* Is the get's memory exposed by this process to that peer, or to any? */
 static bool is_exposed(const fab_shm_domain_t *dom, const fab_shm_ep_t *ep,
-                       const fab_shm_offer_t *offer)
+                       const fab_shm_desc_t *desc)
 {
-    const fab_shm_exposure_t *exposure = exposure_find(dom, offer->key);
+    const fab_shm_exposure_t *exposure = exposure_find(dom, desc->key);
 
     return NULL != exposure && (NULL == exposure->peer || exposure->peer == ep->peer) &&
-           offer->from >= exposure->at && offer->from - exposure->at <= exposure->len &&
-           offer->len <= exposure->len - (offer->from - exposure->at) &&
-           offer->to <= UINT64_MAX - offer->len;
+           desc->from >= exposure->at && desc->from - exposure->at <= exposure->len &&
+           desc->len <= exposure->len - (desc->from - exposure->at) &&
+           desc->to <= UINT64_MAX - desc->len;
 }
 
 /* Write chunk i to the peer. False: not all of it could be written. */
-static bool help_copy(fab_shm_ep_t *ep, const fab_shm_offer_t *offer, uint32_t i)
+static bool help_copy(fab_shm_ep_t *ep, const fab_shm_desc_t *desc, uint32_t i)
 {
-    uint64_t at = (uint64_t) i * offer->chunk;
-    uint64_t end = at + fab_shm_coop_len(offer, i);
+    uint64_t at = (uint64_t) i * desc->chunk;
+    uint64_t end = at + fab_shm_coop_len(desc, i);
 
     while (at < end) {
         size_t moved = 0;
-        int rc = fab_shm_transfer(ep, true, (void *) (uintptr_t) (offer->from + at), offer->to + at,
+        int rc = fab_shm_transfer(ep, true, (void *) (uintptr_t) (desc->from + at), desc->to + at,
                                   end - at, &moved);
         if (OPAL_SUCCESS != rc && OPAL_ERR_IN_PROCESS != rc) {
             return false;
@@ -186,13 +186,13 @@ static bool help_one(fab_shm_domain_t *dom, fab_shm_in_t *in)
     }
     for (int k = 0; k < FAB_SHM_COOPS; k++) {
         fab_shm_coop_t *coop = &dom->entries[in->index].coops[k];
-        fab_shm_offer_t offer;
+        fab_shm_desc_t desc;
         uint32_t i;
-        if (fab_shm_coop_look(coop, &offer) && offer.seq != in->unable[k] &&
-            is_exposed(dom, ep, &offer) && fab_shm_coop_take_back(coop, &offer, &i)) {
-            bool is_failed = !help_copy(ep, &offer, i);
-            in->unable[k] = is_failed ? offer.seq : 0;
-            fab_shm_coop_report(coop, &offer, i, is_failed);
+        if (fab_shm_coop_look(coop, &desc) && desc.seq != in->unable[k] &&
+            is_exposed(dom, ep, &desc) && fab_shm_coop_take_back(coop, &desc, &i)) {
+            bool is_failed = !help_copy(ep, &desc, i);
+            in->unable[k] = is_failed ? desc.seq : 0;
+            fab_shm_coop_report(coop, &desc, i, is_failed);
             return true;
         }
     }
@@ -204,7 +204,7 @@ int fab_shm_coop_help(fab_shm_domain_t *dom)
     uint32_t high = fab_shm_high(dom);
 
     if (0 != atomic_load_explicit(&dom->seg->help, memory_order_relaxed)) {
-        /* acquire: pairs with the release in offer_get(): the offer is visible */
+        /* acquire: pairs with the release in open_get(): the descriptor is visible */
         dom->help |= atomic_exchange_explicit(&dom->seg->help, 0, memory_order_acq_rel);
     }
     while (0 != dom->help) {
@@ -267,21 +267,21 @@ static uint32_t chunk_for(size_t len)
     return (uint32_t) fab_shm_round_up(chunk, FAB_SHM_PAGE_MIN);
 }
 
-static void offer_get(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
+static void open_get(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
 {
     uint32_t chunk = chunk_for(op->len);
 
     *fetch = (fab_shm_fetch_t){
         .op = op,
-        .offer = {.to = (uint64_t) (uintptr_t) op->local,
-                  .from = op->remote,
-                  .len = op->len,
-                  .key = fab_shm_key_of(&op->rkey),
-                  .chunk = chunk,
-                  .n = fab_shm_coop_count(op->len, chunk),
-                  .seq = fetch->offer.seq + 1},
+        .desc = {.to = (uint64_t) (uintptr_t) op->local,
+                 .from = op->remote,
+                 .len = op->len,
+                 .key = fab_shm_key_of(&op->rkey),
+                 .chunk = chunk,
+                 .n = fab_shm_coop_count(op->len, chunk),
+                 .seq = fetch->desc.seq + 1},
     };
-    fab_shm_coop_open(coop_of(ep, fetch), &fetch->offer);
+    fab_shm_coop_open(coop_of(ep, fetch), &fetch->desc);
     atomic_fetch_or_explicit(&ep->seg->help, UINT64_C(1) << ep->tx.doorbell_bit,
                              memory_order_acq_rel);
     fab_counters.shm_coop_offered++;
@@ -304,7 +304,7 @@ fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op)
     }
     ep->considered += 0 == op->done;
     if (NULL != unused) {
-        offer_get(ep, unused, op);
+        open_get(ep, unused, op);
     }
     return unused;
 }
@@ -319,7 +319,7 @@ static int fetch_spoilt(fab_shm_ep_t *ep)
 /* Claim up to max chunks. False: none is left. */
 static bool fetch_claim(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, uint32_t max)
 {
-    int n = fab_shm_coop_take_front(coop_of(ep, fetch), &fetch->offer, fetch->front, max,
+    int n = fab_shm_coop_take_front(coop_of(ep, fetch), &fetch->desc, fetch->front, max,
                                     &fetch->back);
 
     if (n < 0) {
@@ -327,10 +327,10 @@ static bool fetch_claim(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, uint32_t max)
         fetch->is_spoilt = true;
         return false;
     }
-    fetch->at = (uint64_t) fetch->front * fetch->offer.chunk;
+    fetch->at = (uint64_t) fetch->front * fetch->desc.chunk;
     fetch->front += (uint32_t) n;
-    fetch->end = (uint64_t) fetch->front * fetch->offer.chunk;
-    fetch->end = fetch->end < fetch->offer.len ? fetch->end : fetch->offer.len;
+    fetch->end = (uint64_t) fetch->front * fetch->desc.chunk;
+    fetch->end = fetch->end < fetch->desc.len ? fetch->end : fetch->desc.len;
     return n > 0;
 }
 
@@ -340,9 +340,9 @@ static bool fetch_claim(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, uint32_t max)
  */
 static uint32_t fetch_share(const fab_shm_fetch_t *fetch, size_t max)
 {
-    size_t fitting = max / fetch->offer.chunk;
-    uint32_t want = 0 == fetch->front  ? (fetch->offer.n + 1) / 2
-                    : 0 == fetch->back ? fetch->offer.n
+    size_t fitting = max / fetch->desc.chunk;
+    uint32_t want = 0 == fetch->front  ? (fetch->desc.n + 1) / 2
+                    : 0 == fetch->back ? fetch->desc.n
                                        : 1;
 
     want = fitting < want ? (uint32_t) fitting : want;
@@ -374,7 +374,7 @@ static void fetch_free(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
     ep->unhelped = 0 == fetch->back ? ep->unhelped + 1 : 0;
     fab_counters.shm_coop_helped += fetch->back > 0;
     if (!fetch->is_spoilt) {
-        fab_shm_coop_idle(coop_of(ep, fetch), fetch->offer.seq);
+        fab_shm_coop_idle(coop_of(ep, fetch), fetch->desc.seq);
     }
     fetch->op = NULL;
 }
@@ -386,9 +386,9 @@ static void fetch_free(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
  */
 static int fetch_settle(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
 {
-    const fab_shm_offer_t *offer = &fetch->offer;
+    const fab_shm_desc_t *desc = &fetch->desc;
     bool is_failed;
-    int done = fab_shm_coop_done(coop_of(ep, fetch), offer, fetch->back, &is_failed);
+    int done = fab_shm_coop_done(coop_of(ep, fetch), desc, fetch->back, &is_failed);
     int status;
 
     if (done < 0 && !fetch->is_spoilt) {
@@ -400,8 +400,8 @@ static int fetch_settle(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
     }
     if (is_failed && !fetch->is_redone && OPAL_SUCCESS == fetch->status) {
         fetch->is_redone = true;
-        fetch->at = (uint64_t) (offer->n - fetch->back) * offer->chunk;
-        fetch->end = fetch->at + fab_shm_coop_len(offer, offer->n - fetch->back);
+        fetch->at = (uint64_t) (desc->n - fetch->back) * desc->chunk;
+        fetch->end = fetch->at + fab_shm_coop_len(desc, desc->n - fetch->back);
         return OPAL_ERR_IN_PROCESS;
     }
     status = ep->is_died && OPAL_SUCCESS == fetch->status ? OPAL_ERR_UNREACH : fetch->status;
@@ -422,7 +422,7 @@ int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
         return fetch_read(ep, fetch, max);
     }
     if (OPAL_SUCCESS != fetch->status) {
-        (void) fetch_claim(ep, fetch, fetch->offer.n); /* so that the helper finds nothing more */
+        (void) fetch_claim(ep, fetch, fetch->desc.n); /* so that the helper finds nothing more */
         fetch->at = fetch->end;
     } else if (!fetch->is_redone && fetch_claim(ep, fetch, fetch_share(fetch, max))) {
         return fetch_read(ep, fetch, max);

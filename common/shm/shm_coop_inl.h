@@ -46,8 +46,8 @@ enum {
     FAB_SHM_COOP_IDLE = 0xffff,   /* value of front: there is nothing to claim */
 };
 
-/* What the fetcher offers. */
-typedef struct fab_shm_offer {
+/* A descriptor: the get that the fetcher offers. */
+typedef struct fab_shm_desc {
     uint64_t to;    /* in the fetcher's memory */
     uint64_t from;  /* in the helper's */
     uint64_t len;   /* bytes */
@@ -55,7 +55,7 @@ typedef struct fab_shm_offer {
     uint32_t chunk; /* bytes */
     uint32_t n;     /* chunks */
     uint32_t seq;   /* number of the get */
-} fab_shm_offer_t;
+} fab_shm_desc_t;
 
 static inline uint64_t fab_shm_claim_word(uint32_t seq, uint32_t front, uint32_t back)
 {
@@ -77,7 +77,7 @@ static inline uint32_t fab_shm_claim_back(uint64_t claim)
     return (uint32_t) claim & 0xffff;
 }
 
-/* Number of chunks of this size; 0 if the offer is invalid. */
+/* Number of chunks of this size; 0 if the descriptor is invalid. */
 static inline uint32_t fab_shm_coop_count(uint64_t len, uint32_t chunk)
 {
     uint64_t n = 0 != chunk ? len / chunk + (0 != len % chunk) : 0;
@@ -86,29 +86,29 @@ static inline uint32_t fab_shm_coop_count(uint64_t len, uint32_t chunk)
 }
 
 /* Bytes of chunk i. */
-static inline uint64_t fab_shm_coop_len(const fab_shm_offer_t *offer, uint32_t i)
+static inline uint64_t fab_shm_coop_len(const fab_shm_desc_t *desc, uint32_t i)
 {
-    uint64_t at = (uint64_t) i * offer->chunk;
+    uint64_t at = (uint64_t) i * desc->chunk;
 
-    return offer->len - at < offer->chunk ? offer->len - at : offer->chunk;
+    return desc->len - at < desc->chunk ? desc->len - at : desc->chunk;
 }
 
 /* ---- fetcher ------------------------------------------------------------ */
 
-/* Publish the offer; the previous get is complete. */
-static inline void fab_shm_coop_open(fab_shm_coop_t *coop, const fab_shm_offer_t *offer)
+/* Publish the descriptor; the previous get is complete. */
+static inline void fab_shm_coop_open(fab_shm_coop_t *coop, const fab_shm_desc_t *desc)
 {
     FAB_SHM_STEP(fields);
-    atomic_store_explicit(&coop->to, offer->to, memory_order_release);
+    atomic_store_explicit(&coop->to, desc->to, memory_order_release);
     FAB_SHM_STEP(fields);
-    atomic_store_explicit(&coop->from, offer->from, memory_order_release);
-    atomic_store_explicit(&coop->len, offer->len, memory_order_release);
+    atomic_store_explicit(&coop->from, desc->from, memory_order_release);
+    atomic_store_explicit(&coop->len, desc->len, memory_order_release);
     FAB_SHM_STEP(fields);
-    atomic_store_explicit(&coop->key, offer->key, memory_order_release);
-    atomic_store_explicit(&coop->chunk, offer->chunk, memory_order_release);
+    atomic_store_explicit(&coop->key, desc->key, memory_order_release);
+    atomic_store_explicit(&coop->chunk, desc->chunk, memory_order_release);
     FAB_SHM_STEP(claim);
     /* release: pairs with the acquire in fab_shm_coop_look() */
-    atomic_store_explicit(&coop->claim, fab_shm_claim_word(offer->seq, 0, 0), memory_order_release);
+    atomic_store_explicit(&coop->claim, fab_shm_claim_word(desc->seq, 0, 0), memory_order_release);
 }
 
 /* The get is complete: nothing can be claimed any more, and the fields may change. */
@@ -124,7 +124,7 @@ static inline void fab_shm_coop_idle(fab_shm_coop_t *coop, uint32_t seq)
  * Returns the number of chunks, or a negative value if the word is invalid.  *back is the number of
  * chunks that the helper has claimed.
  */
-static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_desc_t *desc,
                                           uint32_t front, uint32_t max, uint32_t *back)
 {
     FAB_SHM_STEP(claim);
@@ -133,15 +133,15 @@ static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_of
 
     do {
         *back = fab_shm_claim_back(claim);
-        if (fab_shm_claim_seq(claim) != offer->seq || fab_shm_claim_front(claim) != front ||
-            *back > offer->n - front) {
+        if (fab_shm_claim_seq(claim) != desc->seq || fab_shm_claim_front(claim) != front ||
+            *back > desc->n - front) {
             return -1;
         }
-        n = offer->n - front - *back;
+        n = desc->n - front - *back;
         n = n < max ? n : max;
         FAB_SHM_STEP(claim);
     } while (n > 0 && !atomic_compare_exchange_strong(
-                          &coop->claim, &claim, fab_shm_claim_word(offer->seq, front + n, *back)));
+                          &coop->claim, &claim, fab_shm_claim_word(desc->seq, front + n, *back)));
     return (int) n;
 }
 
@@ -149,8 +149,8 @@ static inline int fab_shm_coop_take_front(fab_shm_coop_t *coop, const fab_shm_of
  * Of the `back` chunks that the helper claimed, the number that it has reported; negative: the word
  * is invalid.  *is_failed: it could not copy the last one.
  */
-static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
-                                    uint32_t back, bool *is_failed)
+static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_desc_t *desc, uint32_t back,
+                                    bool *is_failed)
 {
     FAB_SHM_STEP(done);
     /* acquire: pairs with the release in fab_shm_coop_report(): the copies are visible */
@@ -158,7 +158,7 @@ static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t 
     uint32_t count = fab_shm_claim_back(done);
 
     *is_failed = false;
-    if (fab_shm_claim_seq(done) != offer->seq) {
+    if (fab_shm_claim_seq(done) != desc->seq) {
         return 0;
     }
     *is_failed = 0 != fab_shm_claim_front(done);
@@ -167,28 +167,28 @@ static inline int fab_shm_coop_done(fab_shm_coop_t *coop, const fab_shm_offer_t 
 
 /* ---- helper ------------------------------------------------------------- */
 
-/* Read the current offer; false: nothing can be claimed. */
-static inline bool fab_shm_coop_look(fab_shm_coop_t *coop, fab_shm_offer_t *offer)
+/* Read the descriptor; false: nothing can be claimed. */
+static inline bool fab_shm_coop_look(fab_shm_coop_t *coop, fab_shm_desc_t *desc)
 {
     FAB_SHM_STEP(claim);
     /* acquire: pairs with the release in fab_shm_coop_open() */
     uint64_t claim = atomic_load_explicit(&coop->claim, memory_order_acquire);
 
     FAB_SHM_STEP(fields);
-    offer->to = atomic_load_explicit(&coop->to, memory_order_acquire);
+    desc->to = atomic_load_explicit(&coop->to, memory_order_acquire);
     FAB_SHM_STEP(fields);
-    offer->from = atomic_load_explicit(&coop->from, memory_order_acquire);
-    offer->len = atomic_load_explicit(&coop->len, memory_order_acquire);
+    desc->from = atomic_load_explicit(&coop->from, memory_order_acquire);
+    desc->len = atomic_load_explicit(&coop->len, memory_order_acquire);
     FAB_SHM_STEP(fields);
-    offer->key = atomic_load_explicit(&coop->key, memory_order_acquire);
-    offer->chunk = atomic_load_explicit(&coop->chunk, memory_order_acquire);
-    offer->seq = fab_shm_claim_seq(claim);
-    offer->n = fab_shm_coop_count(offer->len, offer->chunk);
-    return fab_shm_claim_front(claim) + fab_shm_claim_back(claim) < offer->n;
+    desc->key = atomic_load_explicit(&coop->key, memory_order_acquire);
+    desc->chunk = atomic_load_explicit(&coop->chunk, memory_order_acquire);
+    desc->seq = fab_shm_claim_seq(claim);
+    desc->n = fab_shm_coop_count(desc->len, desc->chunk);
+    return fab_shm_claim_front(claim) + fab_shm_claim_back(claim) < desc->n;
 }
 
 /* Claim one chunk from the back; *i is its number.  False: this get has none left. */
-static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
+static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_desc_t *desc,
                                           uint32_t *i)
 {
     FAB_SHM_STEP(claim);
@@ -196,22 +196,21 @@ static inline bool fab_shm_coop_take_back(fab_shm_coop_t *coop, const fab_shm_of
 
     do {
         uint32_t back = fab_shm_claim_back(claim);
-        if (fab_shm_claim_seq(claim) != offer->seq ||
-            fab_shm_claim_front(claim) + back >= offer->n) {
+        if (fab_shm_claim_seq(claim) != desc->seq || fab_shm_claim_front(claim) + back >= desc->n) {
             return false;
         }
-        *i = offer->n - 1 - back;
+        *i = desc->n - 1 - back;
         FAB_SHM_STEP(claim);
     } while (!atomic_compare_exchange_strong(&coop->claim, &claim, claim + 1));
     return true;
 }
 
 /* Report that chunk i is copied, or could not be. */
-static inline void fab_shm_coop_report(fab_shm_coop_t *coop, const fab_shm_offer_t *offer,
-                                       uint32_t i, bool is_failed)
+static inline void fab_shm_coop_report(fab_shm_coop_t *coop, const fab_shm_desc_t *desc, uint32_t i,
+                                       bool is_failed)
 {
     FAB_SHM_STEP(done);
-    atomic_store_explicit(&coop->done, fab_shm_claim_word(offer->seq, is_failed, offer->n - i),
+    atomic_store_explicit(&coop->done, fab_shm_claim_word(desc->seq, is_failed, desc->n - i),
                           memory_order_release);
 }
 

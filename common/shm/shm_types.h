@@ -87,7 +87,7 @@ typedef enum fab_shm_access {
 /* A get that the peer may help with (shm_coop.c). */
 typedef struct fab_shm_fetch {
     fab_rma_t *op; /* NULL: none */
-    fab_shm_offer_t offer;
+    fab_shm_desc_t desc;
     uint32_t front; /* chunks claimed by this process */
     uint32_t back;  /* by the peer, as last seen */
     uint64_t at;    /* bytes at..end-1 are claimed by this process and are still to be read */

@@ -52,28 +52,28 @@ static void copy_chunk(uint32_t seq, uint32_t i)
     }
 }
 
-static void play_offer(fab_shm_offer_t *offer, uint32_t seq)
+static void play_desc(fab_shm_desc_t *desc, uint32_t seq)
 {
-    *offer = (fab_shm_offer_t){.to = seq,
-                               .from = seq,
-                               .len = CHUNKS * 10,
-                               .key = seq,
-                               .chunk = 10,
-                               .n = CHUNKS,
-                               .seq = seq};
+    *desc = (fab_shm_desc_t){.to = seq,
+                             .from = seq,
+                             .len = CHUNKS * 10,
+                             .key = seq,
+                             .chunk = 10,
+                             .n = CHUNKS,
+                             .seq = seq};
 }
 
 /* One get by the fetcher; it claims `share` chunks at a time. */
 static void fetch_one(uint32_t seq, uint32_t share)
 {
-    fab_shm_offer_t offer;
+    fab_shm_desc_t desc;
     uint32_t front = 0, back = 0;
     bool is_failed;
     int n;
 
-    play_offer(&offer, seq);
-    fab_shm_coop_open(&play->coop, &offer);
-    while ((n = fab_shm_coop_take_front(&play->coop, &offer, front, share, &back)) > 0) {
+    play_desc(&desc, seq);
+    fab_shm_coop_open(&play->coop, &desc);
+    while ((n = fab_shm_coop_take_front(&play->coop, &desc, front, share, &back)) > 0) {
         for (int i = 0; i < n; i++) {
             step();
             copy_chunk(seq, front++);
@@ -83,7 +83,7 @@ static void fetch_one(uint32_t seq, uint32_t share)
         play->wrong = "the claim word is spoilt";
         return;
     }
-    while ((n = fab_shm_coop_done(&play->coop, &offer, back, &is_failed)) != (int) back) {
+    while ((n = fab_shm_coop_done(&play->coop, &desc, back, &is_failed)) != (int) back) {
         if (n < 0) {
             play->wrong = "the helper did more than it claimed";
             return;
@@ -100,24 +100,24 @@ static void fetch_one(uint32_t seq, uint32_t share)
 /* False: there was nothing to do. */
 static bool help_once(uint32_t *unable)
 {
-    fab_shm_offer_t offer, expected;
+    fab_shm_desc_t desc, expected;
     uint32_t i;
 
-    if (!fab_shm_coop_look(&play->coop, &offer) || offer.seq == *unable ||
-        !fab_shm_coop_take_back(&play->coop, &offer, &i)) {
+    if (!fab_shm_coop_look(&play->coop, &desc) || desc.seq == *unable ||
+        !fab_shm_coop_take_back(&play->coop, &desc, &i)) {
         return false;
     }
-    play_offer(&expected, offer.seq);
-    if (0 != memcmp(&offer, &expected, sizeof(offer))) {
+    play_desc(&expected, desc.seq);
+    if (0 != memcmp(&desc, &expected, sizeof(desc))) {
         play->wrong = "claimed by the words of another get";
     }
     step();
     if (play->is_helper_failing) {
-        *unable = offer.seq;
+        *unable = desc.seq;
     } else {
-        copy_chunk(offer.seq, i);
+        copy_chunk(desc.seq, i);
     }
-    fab_shm_coop_report(&play->coop, &offer, i, play->is_helper_failing);
+    fab_shm_coop_report(&play->coop, &desc, i, play->is_helper_failing);
     return true;
 }
 
@@ -302,14 +302,13 @@ static fab_shm_coop_t race_coop;
 
 static void *race_helper(void *arg)
 {
-    fab_shm_offer_t offer;
+    fab_shm_desc_t desc;
     uint32_t i;
 
     while (atomic_load(&is_racing)) {
-        if (fab_shm_coop_look(&race_coop, &offer) &&
-            fab_shm_coop_take_back(&race_coop, &offer, &i)) {
+        if (fab_shm_coop_look(&race_coop, &desc) && fab_shm_coop_take_back(&race_coop, &desc, &i)) {
             atomic_fetch_add(&race_copied[i], 1);
-            fab_shm_coop_report(&race_coop, &offer, i, false);
+            fab_shm_coop_report(&race_coop, &desc, i, false);
         } else {
             sched_yield();
         }
@@ -326,17 +325,17 @@ static void test_threads(void **state)
     atomic_store(&is_racing, true);
     assert_int_equal(pthread_create(&thread, NULL, race_helper, NULL), 0);
     for (uint32_t seq = 1; seq <= ROUNDS; seq++) {
-        fab_shm_offer_t offer;
+        fab_shm_desc_t desc;
         uint32_t front = 0, back = 0;
         bool is_failed;
         int n;
-        play_offer(&offer, seq);
-        fab_shm_coop_open(&race_coop, &offer);
-        while ((n = fab_shm_coop_take_front(&race_coop, &offer, front, 1, &back)) > 0) {
+        play_desc(&desc, seq);
+        fab_shm_coop_open(&race_coop, &desc);
+        while ((n = fab_shm_coop_take_front(&race_coop, &desc, front, 1, &back)) > 0) {
             atomic_fetch_add(&race_copied[front++], 1);
         }
         assert_int_equal(n, 0);
-        while (fab_shm_coop_done(&race_coop, &offer, back, &is_failed) < (int) back) {
+        while (fab_shm_coop_done(&race_coop, &desc, back, &is_failed) < (int) back) {
             sched_yield();
         }
         fab_shm_coop_idle(&race_coop, seq);
@@ -781,15 +780,15 @@ static void bad_offer_body(world_t *world)
     introduce(world, &rkey);
     if (0 == world->rank) {
         fab_shm_ep_t *ep = ep_of(world, 1);
-        fab_shm_offer_t good = {.to = (uint64_t) (uintptr_t) local,
-                                .from = remote.at,
-                                .len = LEN,
-                                .key = fab_shm_key_of(&remote.rkey),
-                                .chunk = 65536,
-                                .n = 1,
-                                .seq = 1};
+        fab_shm_desc_t good = {.to = (uint64_t) (uintptr_t) local,
+                               .from = remote.at,
+                               .len = LEN,
+                               .key = fab_shm_key_of(&remote.rkey),
+                               .chunk = 65536,
+                               .n = 1,
+                               .seq = 1};
         for (int i = 0; i < 9; i++) {
-            fab_shm_offer_t bad = good;
+            fab_shm_desc_t bad = good;
             bad.seq = (uint32_t) i + 1;
             bad.from += 0 == i ? 1 : 1 == i ? UINT64_MAX : 0;
             bad.len = 2 == i ? LEN + 1 : 3 == i ? UINT64_MAX : 4 == i ? 0 : bad.len;
@@ -839,10 +838,10 @@ static void spoilt_body(world_t *world)
         CHECK(NULL != fetch);
         fab_shm_coop_t *coop = &ep->entry->coops[fetch - ep->fetches];
         if (is_done_spoilt) {
-            atomic_store(&coop->claim, fab_shm_claim_word(fetch->offer.seq, 0, 1));
-            atomic_store(&coop->done, fab_shm_claim_word(fetch->offer.seq, 0, 2));
+            atomic_store(&coop->claim, fab_shm_claim_word(fetch->desc.seq, 0, 1));
+            atomic_store(&coop->done, fab_shm_claim_word(fetch->desc.seq, 0, 2));
         } else {
-            atomic_store(&coop->claim, fab_shm_claim_word(fetch->offer.seq, 3, 0));
+            atomic_store(&coop->claim, fab_shm_claim_word(fetch->desc.seq, 3, 0));
         }
         WORLD_UNTIL(1 == completed && 1 == world->failures);
         CHECK(OPAL_ERR_UNREACH == complete_status && OPAL_ERR_COMM_FAILURE == world->failed_rc);
