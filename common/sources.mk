@@ -6,7 +6,6 @@ common_tm_sources = \
 	common/fabric/fab.h \
 	common/fabric/fab_abi.h \
 	common/fabric/fab_address.c \
-	common/fabric/fab_choose.c \
 	common/fabric/fab_clock.h \
 	common/fabric/fab_copy.h \
 	common/fabric/fab_core.c \
@@ -24,7 +23,6 @@ common_tm_sources = \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
 	common/fabric/fab_load.c \
-	common/fabric/fab_load.h \
 	common/fabric/fab_lock.c \
 	common/fabric/fab_lock.h \
 	common/fabric/fab_look.c \
@@ -54,7 +52,6 @@ common_tm_sources = \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \
-	common/fabric/fab_usdt.h \
 	common/fabric/fab_trial.h \
 	common/fabric/fab_user.c \
 	common/fabric/fab_wire.h \

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Addresses (fab_wire.h): this process's, and those of others, of which one section after the other
- * is what a provider needs.
+ * is what a provider needs; and which provider takes a peer: the first that is open on both sides
+ * and reaches it.
  */
 #include "fabric/fab_core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fabric/fab_wire.h"
@@ -114,4 +116,45 @@ void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section
     memcpy(at + sizeof(head), section, len);
     to->len += (uint32_t) (sizeof(head) + ((len + 7) & ~(size_t) 7));
     to->sections++;
+}
+
+int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *address, size_t len,
+                    const char **why)
+{
+    const fab_provider_t *provider = fab_providers[i];
+
+    *why = "no reason given";
+    peer->ops = provider->ops;
+    peer->provider = (uint8_t) i;
+    if (len != provider->address_len) {
+        *why = fab_sentence(&core->fab, "its address for %s has %zu bytes, expected %zu",
+                            provider->name, len, provider->address_len);
+        return OPAL_ERR_UNREACH;
+    }
+    return provider->attach(core->slots[i].dom, peer, address, why);
+}
+
+int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
+               size_t size)
+{
+    size_t used = 0;
+
+    why[0] = '\0';
+    for (int i = first; i < FAB_NUM_PROVIDERS; i++) {
+        const char *answer = core->slots[i].why_not;
+        size_t len = 0;
+        const void *section = fab_address_section(address, fab_providers[i]->id, &len);
+        if (NULL != core->slots[i].dom) {
+            answer = "the other process does not use it";
+            if (NULL != section &&
+                OPAL_SUCCESS == fab_choose_this(core, peer, i, section, len, &answer)) {
+                return OPAL_SUCCESS;
+            }
+        }
+        if (used < size) {
+            used += (size_t) snprintf(why + used, size - used, "%s%s: %s", used > 0 ? "; " : "",
+                                      fab_providers[i]->name, answer);
+        }
+    }
+    return OPAL_ERR_UNREACH;
 }

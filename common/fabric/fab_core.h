@@ -179,8 +179,6 @@ int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size
 const void *fab_address_section(const void *address, uint16_t provider, size_t *section_len);
 /* Append a section to an address, which has room for it. */
 void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len);
-
-/* fab_choose.c */
 /* Let provider i take the peer. */
 int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *section, size_t len,
                     const char **why);
@@ -197,6 +195,10 @@ bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer);
  */
 int fab_failed_report(fab_core_t *core);
 void fab_failed_free(fab_core_t *core);
+
+/* fab_load.c: the provider; loaded once, and never unloaded.  NULL: *why, a sentence. */
+const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why);
+const fab_provider_t *fab_load_ofi(fab_t *fab, const char **why);
 
 /* fab_queue.c */
 /* Run items that have room. Returns how many went on. */

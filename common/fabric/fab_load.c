@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loading the providers verbs and ofi.  Their objects are looked for where the library itself is,
- * under the library's own name with _verbs or _ofi in it, so a moved installation has its own, and
- * one of the same release.
+ * The providers verbs and ofi are separate DSOs beside the library.  verbs is loaded if the host
+ * has an RDMA device, ofi if it has one that libfabric serves better, or if the user names a
+ * provider of libfabric.  Otherwise start-up loads neither libibverbs nor libfabric.
+ *
+ * They are looked for where the library itself is, under its own name with _verbs or _ofi in it, so
+ * a moved installation has its own, and one of the same release.
  */
-#include "fabric/fab_load.h"
+#include "fabric/fab_core.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

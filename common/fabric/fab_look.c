@@ -19,7 +19,18 @@
 #include "fabric/fab_look_read.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
-#include "fabric/fab_usdt.h"
+
+/*
+ * Probes for bpftrace, perf and gdb (USDT): a nop in the code, and a note in the file that says
+ * where it is and where its arguments are.  Where <sys/sdt.h> (systemtap-sdt-dev) is missing there
+ * are none.
+ */
+#if __has_include(<sys/sdt.h>)
+#include <sys/sdt.h>
+#define FAB_PROBE5(name, a, b, c, d, e) STAP_PROBE5(pml_tm, name, a, b, c, d, e)
+#else
+#define FAB_PROBE5(name, a, b, c, d, e) ((void) 0)
+#endif
 
 #define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
 

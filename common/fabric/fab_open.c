@@ -13,7 +13,6 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_copy.h"
-#include "fabric/fab_load.h"
 #include "fabric/fab_look.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The provider as an object of its own (fab_load.h): the one name that it exports.
+ * The provider as an object of its own (fab_load.c): the one name that it exports.
  */
 #include "fabric/fab_abi.h"
 #include "fabric/fab_reg.h"

@@ -102,11 +102,6 @@ static int self_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned a
     return OPAL_SUCCESS;
 }
 
-static void self_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer, (void) rkey;
-}
-
 static int self_rma(fab_rma_t *op)
 {
     fab_self_domain_t *self = op->peer->ep;
@@ -229,7 +224,6 @@ static const fab_ops_t fab_self_ops = {
     .reserve = self_reserve,
     .commit = self_commit,
     .expose = self_expose,
-    .unexpose = self_unexpose,
     .rma = self_rma,
     .rma_now = self_rma_now,
 };

@@ -2,7 +2,7 @@
 /*
  * In the place of fab_load.c: the provider verbs is part of the test.
  */
-#include "fabric/fab_load.h"
+#include "fabric/fab_core.h"
 
 #include "verbs/verbs_provider.h"
 
