@@ -115,17 +115,13 @@ common_tm_sources = \
 	common/tcp/tcp_domain.c \
 	common/tcp/tcp_ep.c \
 	common/tcp/tcp_ep.h \
-	common/tcp/tcp_known.c \
-	common/tcp/tcp_known.h \
 	common/tcp/tcp_link.c \
 	common/tcp/tcp_link.h \
 	common/tcp/tcp_params.c \
 	common/tcp/tcp_peer.c \
 	common/tcp/tcp_peer.h \
-	common/tcp/tcp_pieces.c \
 	common/tcp/tcp_pieces.h \
 	common/tcp/tcp_progress.c \
-	common/tcp/tcp_progress.h \
 	common/tcp/tcp_stream.c \
 	common/tcp/tcp_stream.h \
 	common/tcp/tcp_stream_read.c \

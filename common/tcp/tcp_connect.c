@@ -27,7 +27,6 @@
 #include <string.h>
 
 #include "tcp/tcp_ep.h"
-#include "tcp/tcp_known.h"
 #include "tcp/tcp_link.h"
 #include "tcp/tcp_stream.h"
 #include "tcp/tcp_stream_write.h"

@@ -23,11 +23,9 @@
 #include "tcp/tcp_buf.h"
 #include "tcp/tcp_connect.h"
 #include "tcp/tcp_ep.h"
-#include "tcp/tcp_known.h"
 #include "tcp/tcp_link.h"
 #include "tcp/tcp_peer.h"
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_progress.h"
 #include "tcp/tcp_stream_write.h"
 
 enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */

@@ -7,7 +7,7 @@
  *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
  *      drop   ──> REFUSE sent, if that can be done, gone
  *
- * tcp_known.c and tcp_connect.c have the first line.
+ * tcp_ep.c and tcp_connect.c have the first line.
  */
 #include "tcp/tcp_peer.h"
 
@@ -17,7 +17,6 @@
 
 #include "tcp/tcp_connect.h"
 #include "tcp/tcp_ep.h"
-#include "tcp/tcp_known.h"
 #include "tcp/tcp_link.h"
 #include "tcp/tcp_stream_write.h"
 #include "tcp/tcp_stripe.h"

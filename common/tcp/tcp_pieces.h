@@ -34,9 +34,14 @@ static inline bool fab_tcp_pieces_are_busy(const fab_tcp_ep_t *link)
 }
 
 /* Is some piece of the endpoint's links not confirmed yet? */
-bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep);
-
-/* The next piece to be written by this link.  NULL: there is none. */
-const fab_tcp_piece_t *fab_tcp_pieces_next(const fab_tcp_ep_t *link);
+static inline bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep)
+{
+    for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
+        if (NULL != ep->links->out[i] && fab_tcp_pieces_are_busy(ep->links->out[i])) {
+            return true;
+        }
+    }
+    return false;
+}
 
 #endif /* FAB_TCP_PIECES_H */

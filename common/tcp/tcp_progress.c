@@ -22,7 +22,7 @@
  * Where waiting processes yield the processor, every call polls, since the next one may be a time
  * slice away; and after an empty poll each covers all connections, by one epoll_wait().
  */
-#include "tcp/tcp_progress.h"
+#include "tcp/tcp_peer.h"
 
 #include <sys/epoll.h>
 

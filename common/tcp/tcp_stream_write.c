@@ -158,12 +158,13 @@ static void put_piece(fab_tcp_ep_t *link, const fab_tcp_piece_t *piece)
 /* Queue the next piece on a link, whose queue is empty.  False: there is none. */
 static bool put_next(fab_tcp_ep_t *link)
 {
-    const fab_tcp_piece_t *piece = fab_tcp_pieces_next(link);
+    fab_tcp_pieces_t *sent = &link->links->sent[link->link];
 
-    if (NULL != piece) {
-        put_piece(link, piece);
+    if (!fab_tcp_is_link_out(link) || sent->written == sent->next) {
+        return false;
     }
-    return NULL != piece;
+    put_piece(link, &sent->piece[sent->written++ % FAB_TCP_PIECES]);
+    return true;
 }
 
 /* ---- system calls ------------------------------------------------------- */

@@ -68,7 +68,7 @@ typedef struct fab_tcp_domain fab_tcp_domain_t;
 typedef struct fab_tcp_ep fab_tcp_ep_t;
 typedef struct fab_tcp_links fab_tcp_links_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
-typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_known.c */
+typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_ep.c */
 typedef struct fab_tcp_known fab_tcp_known_t; /* likewise */
 typedef struct fab_tcp_slab fab_tcp_slab_t;   /* likewise */
 
@@ -244,7 +244,7 @@ struct fab_tcp_domain {
     LIST_HEAD(, fab_tcp_ep) eps;  /* all */
     LIST_HEAD(, fab_tcp_ep) dead; /* links that were closed: an event may still name them */
 
-    /* processes that are known only (tcp_known.c) */
+    /* processes that are known only (tcp_ep.c) */
     fab_tcp_slab_t *slabs;
     fab_tcp_known_t *free_known;
     fab_tcp_host_t *hosts[FAB_TCP_HOSTS];

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "fabric/fab_core.h"
-#include "tcp/tcp_known.h"
+#include "tcp/tcp_ep.h"
 #include "tcp/tcp_stream.h"
 
 /* The provider's domain; the fabric is open. */
