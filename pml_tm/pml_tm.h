@@ -10,7 +10,7 @@
  *   pml_tm_sizes.h           the sizes at which a message's way changes
  *   pml_tm.c                 the state that all share
  *   pml_tm_tags.c            names of collective operations
- *   pml_tm_text.c            text for people
+ *   pml_tm_text.c            what reports are written with
  *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
  *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
  *   pml_tm_record.c          what the recorder is told of messages
@@ -40,7 +40,6 @@
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_nodes.c           processes ask each other for that: who waits for whom, who is stuck
- *   pml_tm_json.c            a report for programs
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_advice.c          what the numbers of a job say

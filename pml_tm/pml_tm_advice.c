@@ -68,40 +68,12 @@ static bool say(char *buf, size_t size, const char *sentence)
     return true;
 }
 
-static bool is_moved(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_MOVED] &&
-           say(buf, size,
-               "a network could not connect some ranks, which used another: --mca pml_tm_verbose 1 "
-               "says why (peers_moved)");
-}
-
 static bool is_cma_refused(const uint64_t *v, char *buf, size_t size)
 {
     return 0 != v[PML_TM_REPORT_CMA_REFUSED] && 0 != v[PML_TM_REPORT_NO_GET] &&
            say(buf, size,
                "the kernel does not let ranks of a host read each other's memory, long messages "
                "were copied twice: doc/troubleshooting.md (shm_cma_refused)");
-}
-
-static bool is_locked_memory(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_LOCKED_MEMORY] &&
-           say(buf, size, "locked memory was used up: raise ulimit -l (verbs_locked_memory)");
-}
-
-static bool is_crowded(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_CROWDED] &&
-           say(buf, size, "processes poll that share their processors: leave pml_tm_wait at auto");
-}
-
-static bool is_held(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_HELD] &&
-           say(buf, size,
-               "senders were held back, as receivers had too many messages that they had not "
-               "asked for: post receives earlier, or raise pml_tm_unexpected_max (held_sends)");
 }
 
 static bool is_waiting(const uint64_t *v, char *buf, size_t size)
@@ -171,26 +143,33 @@ static bool is_not_listed(const uint64_t *v, char *buf, size_t size)
     return true;
 }
 
-static bool has_strangers(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_STRANGERS] &&
-           say(buf, size,
-               "somebody who is not of the job connected to its TCP ports: name the job's network "
-               "in pml_tm_tcp_if_include (tcp_strangers)");
-}
-
-static bool has_failed_links(const uint64_t *v, char *buf, size_t size)
-{
-    return 0 != v[PML_TM_REPORT_LINKS_FAILED] &&
-           say(buf, size,
-               "some of the connections for long messages by TCP could not be made: raise ulimit "
-               "-n, or lower pml_tm_tcp_links (tcp_links_failed)");
-}
-
-/* The worst first. */
-static const rule_t rules[] = {
-    is_moved,      is_cma_refused, is_locked_memory, is_crowded,    is_held,          is_waiting,
-    is_unexpected, is_queued,      is_not_listed,    has_strangers, has_failed_links,
+/* The worst first.  Without a rule: the sentence, if the number is not 0. */
+static const struct {
+    rule_t rule;
+    unsigned which;
+    const char *sentence;
+} rules[] = {
+    {.which = PML_TM_REPORT_MOVED,
+     .sentence = "a network could not connect some ranks, which used another: --mca pml_tm_verbose "
+                 "1 says why (peers_moved)"},
+    {.rule = is_cma_refused},
+    {.which = PML_TM_REPORT_LOCKED_MEMORY,
+     .sentence = "locked memory was used up: raise ulimit -l (verbs_locked_memory)"},
+    {.which = PML_TM_REPORT_CROWDED,
+     .sentence = "processes poll that share their processors: leave pml_tm_wait at auto"},
+    {.which = PML_TM_REPORT_HELD,
+     .sentence = "senders were held back, as receivers had too many messages that they had not "
+                 "asked for: post receives earlier, or raise pml_tm_unexpected_max (held_sends)"},
+    {.rule = is_waiting},
+    {.rule = is_unexpected},
+    {.rule = is_queued},
+    {.rule = is_not_listed},
+    {.which = PML_TM_REPORT_STRANGERS,
+     .sentence = "somebody who is not of the job connected to its TCP ports: name the job's "
+                 "network in pml_tm_tcp_if_include (tcp_strangers)"},
+    {.which = PML_TM_REPORT_LINKS_FAILED,
+     .sentence = "some of the connections for long messages by TCP could not be made: raise ulimit "
+                 "-n, or lower pml_tm_tcp_links (tcp_links_failed)"},
 };
 
 int mca_pml_tm_advise(const uint64_t *values, int max_advice, char advice[][PML_TM_ADVICE_SIZE])
@@ -198,7 +177,10 @@ int mca_pml_tm_advise(const uint64_t *values, int max_advice, char advice[][PML_
     int count = 0;
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && count < max_advice; ++i) {
-        count += rules[i](values, advice[count], PML_TM_ADVICE_SIZE);
+        count += NULL != rules[i].rule
+                     ? rules[i].rule(values, advice[count], PML_TM_ADVICE_SIZE)
+                     : 0 != values[rules[i].which] &&
+                           say(advice[count], PML_TM_ADVICE_SIZE, rules[i].sentence);
     }
     return count;
 }

@@ -5,7 +5,6 @@
 #ifndef PML_TM_HANG_WRITE_H
 #define PML_TM_HANG_WRITE_H
 
-#include "pml_tm_json.h"
 #include "pml_tm_text.h"
 
 /* What is to be printed, and written for programs; NULL: nothing. */

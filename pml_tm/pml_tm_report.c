@@ -17,7 +17,6 @@
 #include "pml_tm_advice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_idle.h"
-#include "pml_tm_json.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
 #include "pml_tm_sent.h"

@@ -34,8 +34,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \
 	pml_tm/pml_tm_idle.h \
-	pml_tm/pml_tm_json.c \
-	pml_tm/pml_tm_json.h \
 	pml_tm/pml_tm_match.c \
 	pml_tm/pml_tm_match.h \
 	pml_tm/pml_tm_module.c \
