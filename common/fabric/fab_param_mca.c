@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registration of parameters with the MCA variable system; with verbs_reg_rcache.c and
+ * Registration of parameters with the MCA variable system; with fab_reg_rcache.c and
  * verbs_near.c the only file of the fabric that needs libopen-pal.
  */
 #include "fabric/fab_param.h"

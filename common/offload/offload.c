@@ -978,14 +978,3 @@ void fab_offload_scope_fini(fab_offload_scope_t *scope)
     free(scope->plain);
     memset(scope, 0, sizeof(*scope));
 }
-
-const char *fab_offload_reason_text(fab_offload_reason_t reason)
-{
-    static const char *const text[] = {
-#define FAB_OFFLOAD_REASON_TEXT(name, text) text,
-        FAB_OFFLOAD_REASONS(FAB_OFFLOAD_REASON_TEXT)
-#undef FAB_OFFLOAD_REASON_TEXT
-    };
-
-    return reason < FAB_OFFLOAD_REASON_MAX ? text[reason] : "?";
-}

@@ -199,7 +199,4 @@ void fab_offload_idle(fab_offload_t *engine);
  */
 void fab_offload_fail(fab_offload_t *engine);
 
-/* A sentence for a counter of fab_offload_counters_t.reason. */
-const char *fab_offload_reason_text(fab_offload_reason_t reason);
-
 #endif /* FAB_OFFLOAD_H */

@@ -43,23 +43,18 @@ typedef struct fab_offload_recv fab_offload_recv_t;
  * engine itself finds those of the second group.  Each receive is counted once, under the first
  * reason that applies.
  */
-#define FAB_OFFLOAD_REASONS(X)                                                                     \
-    X(LISTABLE, "listed")                                                                          \
-    X(OTHER_PATH,                                                                                  \
-      "its source is not behind the device, so no message through the device can match it")        \
-    X(ANY_SOURCE, "MPI_ANY_SOURCE, and the device cannot have it, or not every source")            \
-    X(UNKNOWN, "its source is not known yet, nor by which path its messages come")                 \
-    X(SHORT, "shorter than what is worth listing, or in memory that the device cannot have")       \
-    X(BLOCKED, "an earlier receive that may match the same messages is not listed")                \
-    X(LIST_FULL, "the device's list is full")                                                      \
-    X(OPS_FULL, "too many commands under way")                                                     \
-    X(FAILED, "the device has failed")
-
 typedef enum fab_offload_reason {
-#define FAB_OFFLOAD_REASON_ENUM(name, text) FAB_OFFLOAD_##name,
-    FAB_OFFLOAD_REASONS(FAB_OFFLOAD_REASON_ENUM)
-#undef FAB_OFFLOAD_REASON_ENUM
-        FAB_OFFLOAD_REASON_MAX
+    FAB_OFFLOAD_LISTABLE,
+    FAB_OFFLOAD_OTHER_PATH, /* no message of its source comes through the device */
+    FAB_OFFLOAD_ANY_SOURCE, /* MPI_ANY_SOURCE, and the device cannot have it, or not every source */
+    FAB_OFFLOAD_UNKNOWN,    /* its source is not known yet, nor by which path its messages come */
+    FAB_OFFLOAD_SHORT, /* than what is worth listing; or in memory that the device cannot have */
+
+    FAB_OFFLOAD_BLOCKED,   /* an earlier receive that may match the same messages is not listed */
+    FAB_OFFLOAD_LIST_FULL, /* the device's list */
+    FAB_OFFLOAD_OPS_FULL,  /* too many commands under way */
+    FAB_OFFLOAD_FAILED,    /* the device */
+    FAB_OFFLOAD_REASON_MAX
 } fab_offload_reason_t;
 
 typedef enum fab_offload_state {

@@ -424,15 +424,6 @@ static void test_failure(void **state)
     assert_int_equal(w.dom[0].posted_count, 0);
 }
 
-static void test_reasons_have_texts(void **state)
-{
-    (void) state;
-    for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
-        assert_true(strlen(fab_offload_reason_text((fab_offload_reason_t) i)) > 5);
-    }
-    assert_string_equal(fab_offload_reason_text(FAB_OFFLOAD_REASON_MAX), "?");
-}
-
 /* 200000 unexpected messages: the 16 bits wrap three times, the list stays in use. */
 static void test_counter_wraps(void **state)
 {
@@ -474,7 +465,6 @@ int main(void)
         cmocka_unit_test(test_signaled_often_enough),
         cmocka_unit_test(test_reports_and_holds),
         cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_reasons_have_texts),
         cmocka_unit_test(test_counter_wraps),
     };
 

@@ -342,8 +342,7 @@ static void explore_fail(const explore_t *x)
         if (ACT_POST == a->kind) {
             const pattern_t *p = &x->setup->pattern[a->a];
 
-            print_error("  post %d %d, %s\n", p->source, p->tag,
-                        fab_offload_reason_text(p->reason));
+            print_error("  post %d %d, reason %d\n", p->source, p->tag, (int) p->reason);
         } else {
             print_error("  %s %u %u%s\n", action_name[a->kind], a->a, a->b,
                         a->is_split ? " split" : "");
