@@ -21,15 +21,6 @@ static fab_failure_t *failure_alloc(fab_core_t *core)
     return NULL == failure && NULL == core->reserve.peer ? &core->reserve : failure;
 }
 
-static void failure_free(fab_core_t *core, fab_failure_t *failure)
-{
-    if (&core->reserve == failure) {
-        failure->peer = NULL;
-    } else {
-        free(failure);
-    }
-}
-
 static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
     fab_failure_t *failure = failure_alloc(core);
@@ -134,7 +125,11 @@ static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
 {
     LIST_REMOVE(failure, link);
     fab_record_try_release(failure->peer);
-    failure_free(core, failure);
+    if (&core->reserve == failure) {
+        failure->peer = NULL;
+    } else {
+        free(failure);
+    }
 }
 
 int fab_failed_report(fab_core_t *core)
@@ -164,8 +159,6 @@ int fab_failed_report(fab_core_t *core)
 void fab_failed_free(fab_core_t *core)
 {
     while (!LIST_EMPTY(&core->failures)) {
-        fab_failure_t *failure = LIST_FIRST(&core->failures);
-        LIST_REMOVE(failure, link);
-        failure_free(core, failure);
+        core_end_failure(core, LIST_FIRST(&core->failures));
     }
 }

@@ -224,9 +224,6 @@ int fab_move_run(fab_core_t *core)
 void fab_move_free(fab_core_t *core)
 {
     while (!LIST_EMPTY(&core->moves)) {
-        fab_move_t *move = LIST_FIRST(&core->moves);
-        LIST_REMOVE(move, link);
-        free(move->address);
-        free(move);
+        end(LIST_FIRST(&core->moves));
     }
 }

@@ -234,21 +234,18 @@ int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 
 /* ---- a user, or the fabric, closes -------------------------------------- */
 
+static bool is_of(const fab_item_t *item, const void *user)
+{
+    return item->user == *(const fab_user_t *) user;
+}
+
 void fab_queue_forget(fab_core_t *core, fab_user_t user)
 {
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
-        fab_peer_t *peer = fab_core_record(core, i);
-        fab_item_t *last = peer->pending;
-        bool is_last = NULL == last;
-        while (!is_last) {
-            fab_item_t *item = peer_take(peer);
-            is_last = item == last;
-            if (item->user != user) {
-                peer_append(peer, item);
-            }
+        if (NULL != fab_core_record(core, i)->pending) {
+            (void) fab_unqueue(fab_core_record(core, i), is_of, &user);
         }
     }
-    core_find_busy(core);
 }
 
 static void core_free_pending(fab_peer_t *peer)
