@@ -37,8 +37,8 @@
  *   pml_tm_probe.c           probe and matched probe
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall
  *   pml_tm_thread.c          the progress thread
- *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_state.c           what this process waits for, as others see it
+ *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_nodes.c           processes ask each other for that: who waits for whom, who is stuck
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step

@@ -12,6 +12,7 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
+#include "pml_tm_state.h"
 #include "pml_tm_text.h"
 
 enum { DUMP_LINES = 100 };
@@ -86,64 +87,29 @@ static const char *phase_of(const mca_pml_tm_core_t *core)
     return core->phase < sizeof(names) / sizeof(names[0]) ? names[core->phase] : "unknown";
 }
 
-static void line_of_send(const walk_t *walk, const mca_pml_tm_send_request_t *req)
+/* A send; or a receive that has its message, but not all of the data. */
+static void line_of_request(void *ctx, const mca_pml_tm_core_t *core)
 {
-    const mca_pml_base_request_t *base = &req->req_send.req_base;
-    char tag[PML_TM_NAME_SIZE];
-
-    if (base->req_comm == walk->tmc->comm) {
-        mca_pml_tm_text_line(walk->text, "  send        to   %-6d tag %-8s %zu bytes, %s",
-                             base->req_peer, mca_pml_tm_text_tag(tag, base->req_tag),
-                             req->req_send.req_bytes_packed, phase_of(&req->core));
-    }
-}
-
-/* A receive that has its message, but not all of the data. */
-static void line_of_arriving(const walk_t *walk, const mca_pml_tm_recv_request_t *req)
-{
-    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+    const walk_t *walk = ctx;
+    const mca_pml_base_request_t *base = core->base;
     const ompi_status_public_t *status = &base->req_ompi.req_status;
     char tag[PML_TM_NAME_SIZE];
 
-    if (base->req_comm == walk->tmc->comm) {
+    if (base->req_comm != walk->tmc->comm) {
+        return;
+    }
+    if (MCA_PML_REQUEST_SEND == base->req_type) {
+        mca_pml_tm_text_line(walk->text, "  send        to   %-6d tag %-8s %zu bytes, %s",
+                             base->req_peer, mca_pml_tm_text_tag(tag, base->req_tag),
+                             ((const mca_pml_base_send_request_t *) base)->req_bytes_packed,
+                             phase_of(core));
+    } else {
+        const mca_pml_tm_recv_request_t *req = (const mca_pml_tm_recv_request_t *) base;
+
         mca_pml_tm_text_line(walk->text, "  arriving    from %-6d tag %-8s %zu of %zu bytes, %s",
                              status->MPI_SOURCE, mca_pml_tm_text_tag(tag, status->MPI_TAG),
-                             PML_TM_FETCH == req->core.phase ? req->rma.done : req->received,
-                             req->wanted, phase_of(&req->core));
-    }
-}
-
-/* Operations that a message of the peer will name by their id. */
-static void lines_of_ids(const walk_t *walk)
-{
-    mca_pml_tm_core_t *core;
-
-    for (uint32_t index = 0;
-         NULL != (core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index));) {
-        if (MCA_PML_REQUEST_SEND != core->base->req_type) {
-            line_of_arriving(walk, (mca_pml_tm_recv_request_t *) core->base);
-        } else if (PML_TM_WAIT_ROOM != core->phase && PML_TM_HELD != core->phase) {
-            line_of_send(walk, (mca_pml_tm_send_request_t *) core->base);
-        }
-    }
-}
-
-/* A queued item: a send, with or without an id, or something else. */
-static void line_of_item(void *ctx, fab_peer_t *peer, const fab_item_t *item)
-{
-    (void) peer;
-    if (mca_pml_tm.send_item == item->fn) {
-        line_of_send(ctx, mca_pml_tm_send_of_item((fab_item_t *) item));
-    }
-}
-
-static void lines_of_held(const walk_t *walk)
-{
-    for (const mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record;
-         record = record->next) {
-        for (fab_item_t *item = record->held; NULL != item; item = item->next) {
-            line_of_send(walk, mca_pml_tm_send_of_item(item));
-        }
+                             PML_TM_FETCH == core->phase ? req->rma.done : req->received,
+                             req->wanted, phase_of(core));
     }
 }
 
@@ -198,9 +164,7 @@ static void dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc)
 
     fab_match_visit_recvs(&tmc->match, line_of_recv, &walk);
     fab_match_visit_msgs(&tmc->match, line_of_msg, &walk);
-    lines_of_ids(&walk);
-    fab_visit_items(mca_pml_tm.fab, line_of_item, &walk);
-    lines_of_held(&walk);
+    mca_pml_tm_state_visit(line_of_request, &walk);
     lines_of_flow(&walk);
 }
 

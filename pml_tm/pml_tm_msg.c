@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages from the wire: checked, matched, and handed to their receive or kept.
+ * Messages that are kept until a receive matches them, or their communicator is there.
  *
  * Memory for unexpected messages is bounded: past params.unexpected_max bytes the sender of each
  * further message is throttled (pml_tm_flow.h); when half of the memory is free again, all go on.

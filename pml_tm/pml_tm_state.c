@@ -85,6 +85,44 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     watch->what = *what; /* what a call that returns asks for may be another thing each time */
 }
 
+/* ---- the requests ------------------------------------------------------- */
+
+typedef struct visit {
+    mca_pml_tm_visit_fn_t fn;
+    void *ctx;
+} visit_t;
+
+/* A queued item: a send, with or without an id, or something else. */
+static void visit_item(void *ctx, fab_peer_t *peer, const fab_item_t *item)
+{
+    const visit_t *visit = ctx;
+
+    (void) peer;
+    if (mca_pml_tm.send_item == item->fn) {
+        visit->fn(visit->ctx, &mca_pml_tm_send_of_item((fab_item_t *) item)->core);
+    }
+}
+
+void mca_pml_tm_state_visit(mca_pml_tm_visit_fn_t fn, void *ctx)
+{
+    visit_t visit = {fn, ctx};
+    const mca_pml_tm_core_t *core;
+
+    for (uint32_t i = 0; NULL != (core = fab_idmap_next(&mca_pml_tm.ids, &i));) {
+        if (MCA_PML_REQUEST_SEND != core->base->req_type ||
+            (PML_TM_WAIT_ROOM != core->phase && PML_TM_HELD != core->phase)) {
+            fn(ctx, core);
+        }
+    }
+    fab_visit_items(mca_pml_tm.fab, visit_item, &visit);
+    for (const mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record;
+         record = record->next) {
+        for (fab_item_t *item = record->held; NULL != item; item = item->next) {
+            fn(ctx, &mca_pml_tm_send_of_item(item)->core);
+        }
+    }
+}
+
 /* ---- the waits ---------------------------------------------------------- */
 
 static uint64_t name_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
@@ -152,7 +190,7 @@ static void add_send(mca_pml_tm_answer_t *state, const mca_pml_tm_send_request_t
                                  .what = (uint8_t) what_send_waits_for(&req->core)});
 }
 
-static void add_core(mca_pml_tm_answer_t *state, const mca_pml_tm_core_t *core)
+static void add_core(void *state, const mca_pml_tm_core_t *core)
 {
     if (PML_TM_ACTIVE != core->state) {
         return;
@@ -182,43 +220,16 @@ static bool add_posted(void *ctx, const fab_match_recv_t *match)
     return true;
 }
 
-static void add_queued(void *ctx, fab_peer_t *peer, const fab_item_t *item)
-{
-    (void) peer;
-    if (mca_pml_tm.send_item == item->fn) {
-        add_send(ctx, mca_pml_tm_send_of_item((fab_item_t *) item));
-    }
-}
-
-static bool is_in_id_map_only(const mca_pml_tm_core_t *core)
-{
-    return MCA_PML_REQUEST_SEND != core->base->req_type ||
-           (PML_TM_WAIT_ROOM != core->phase && PML_TM_HELD != core->phase);
-}
-
 /* All that is active. */
 static void add_all(mca_pml_tm_answer_t *state)
 {
-    mca_pml_tm_core_t *core;
-
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
         if (NULL != mca_pml_tm.comms[i]) {
             fab_offload_file(&mca_pml_tm.comms[i]->scope);
             fab_match_visit_recvs(&mca_pml_tm.comms[i]->match, add_posted, state);
         }
     }
-    for (uint32_t i = 0; NULL != (core = fab_idmap_next(&mca_pml_tm.ids, &i));) {
-        if (is_in_id_map_only(core)) {
-            add_core(state, core);
-        }
-    }
-    fab_visit_items(mca_pml_tm.fab, add_queued, state);
-    for (const mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record;
-         record = record->next) {
-        for (fab_item_t *item = record->held; NULL != item; item = item->next) {
-            add_send(state, mca_pml_tm_send_of_item(item));
-        }
-    }
+    mca_pml_tm_state_visit(add_core, state);
 }
 
 /* Is data on the way, or are messages, that may end a wait of this or another process? */

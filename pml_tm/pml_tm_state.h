@@ -34,6 +34,13 @@ mca_pml_tm_watch_t *mca_pml_tm_watch(void);
 /* Is it still the same wait?  If not, a new one begins.  Lock held. */
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
+/*
+ * Visit the requests that a peer knows, and sends that are queued or held: all but posted receives.
+ * Lock held.
+ */
+typedef void (*mca_pml_tm_visit_fn_t)(void *ctx, const mca_pml_tm_core_t *core);
+void mca_pml_tm_state_visit(mca_pml_tm_visit_fn_t fn, void *ctx);
+
 /* The state of this process, in a call of this thread. Lock held. */
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
                           uint64_t now_ns);
