@@ -19,34 +19,7 @@
 #include "btl_fabric_entry.h"
 #include "btl_fabric_op.h"
 
-static int fabric_register(void);
-static int fabric_open(void);
-static int fabric_close(void);
-static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
-                                           bool enable_mpi_threads);
-
 OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
-
-mca_btl_base_component_t mca_btl_fabric_component = {
-    .btl_version =
-        {
-            BTL_FABRIC_BASE_VERSION,
-
-            .mca_component_name = "fabric",
-            .mca_component_major_version = BTL_FABRIC_MAJOR_VERSION,
-            .mca_component_minor_version = BTL_FABRIC_MINOR_VERSION,
-            .mca_component_release_version = BTL_FABRIC_RELEASE_VERSION,
-            .mca_open_component = fabric_open,
-            .mca_close_component = fabric_close,
-            .mca_register_component_params = fabric_register,
-        },
-    .btl_data =
-        {
-            .param_field = MCA_BASE_METADATA_PARAM_NONE,
-        },
-    .btl_init = fabric_init,
-    .btl_progress = mca_btl_fabric_opal_progress,
-};
 
 /* The classes of Open MPI whose objects btl fabric reads. */
 static const fab_fit_class_t classes[] = {FAB_FIT_OPAL_CLASSES};
@@ -370,3 +343,24 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     *num_btls = 1;
     return modules;
 }
+
+mca_btl_base_component_t mca_btl_fabric_component = {
+    .btl_version =
+        {
+            BTL_FABRIC_BASE_VERSION,
+
+            .mca_component_name = "fabric",
+            .mca_component_major_version = BTL_FABRIC_MAJOR_VERSION,
+            .mca_component_minor_version = BTL_FABRIC_MINOR_VERSION,
+            .mca_component_release_version = BTL_FABRIC_RELEASE_VERSION,
+            .mca_open_component = fabric_open,
+            .mca_close_component = fabric_close,
+            .mca_register_component_params = fabric_register,
+        },
+    .btl_data =
+        {
+            .param_field = MCA_BASE_METADATA_PARAM_NONE,
+        },
+    .btl_init = fabric_init,
+    .btl_progress = mca_btl_fabric_opal_progress,
+};

@@ -27,35 +27,7 @@
 #include "pml_tm_tool.h"
 #include "tm_commit.h"
 
-static int tm_register(void);
-static int tm_open(void);
-static int tm_close(void);
-static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
-                                      bool enable_mpi_threads);
-static int finalize(void);
-
 OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;
-
-mca_pml_base_component_t mca_pml_tm_component = {
-    .pmlm_version =
-        {
-            PML_TM_BASE_VERSION,
-
-            .mca_component_name = "tm",
-            .mca_component_major_version = PML_TM_MAJOR_VERSION,
-            .mca_component_minor_version = PML_TM_MINOR_VERSION,
-            .mca_component_release_version = PML_TM_RELEASE_VERSION,
-            .mca_open_component = tm_open,
-            .mca_close_component = tm_close,
-            .mca_register_component_params = tm_register,
-        },
-    .pmlm_data =
-        {
-            .param_field = MCA_BASE_METADATA_PARAM_NONE,
-        },
-    .pmlm_init = tm_init,
-    .pmlm_finalize = finalize,
-};
 
 static const char *commit = TM_COMMIT; /* the sources' */
 
@@ -436,3 +408,24 @@ static int finalize(void)
     mca_pml_tm.fab = NULL;
     return OMPI_SUCCESS;
 }
+
+mca_pml_base_component_t mca_pml_tm_component = {
+    .pmlm_version =
+        {
+            PML_TM_BASE_VERSION,
+
+            .mca_component_name = "tm",
+            .mca_component_major_version = PML_TM_MAJOR_VERSION,
+            .mca_component_minor_version = PML_TM_MINOR_VERSION,
+            .mca_component_release_version = PML_TM_RELEASE_VERSION,
+            .mca_open_component = tm_open,
+            .mca_close_component = tm_close,
+            .mca_register_component_params = tm_register,
+        },
+    .pmlm_data =
+        {
+            .param_field = MCA_BASE_METADATA_PARAM_NONE,
+        },
+    .pmlm_init = tm_init,
+    .pmlm_finalize = finalize,
+};

@@ -57,17 +57,21 @@ mca_pml_tm_recv_request_t *mca_pml_tm_match_msg(fab_peer_t *peer, fab_hdr_t hdr,
     return req;
 }
 
+/* Among the unexpected messages of its communicator; tmc NULL: among the early ones. */
+static void store(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
+{
+    if (NULL != tmc) {
+        mca_pml_tm_match_unexpected(tmc, msg);
+    } else {
+        mca_pml_tm_msg_add_early(msg);
+    }
+}
+
 void mca_pml_tm_match_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
                             const void *data, size_t data_len, size_t len)
 {
-    if (NULL != tmc && mca_pml_tm_refuse_revoked(tmc, peer, hdr)) {
-        return;
-    }
-    if (NULL != tmc) {
-        mca_pml_tm_match_unexpected(tmc,
-                                    mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
-    } else {
-        mca_pml_tm_msg_add_early(mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
+    if (NULL == tmc || !mca_pml_tm_refuse_revoked(tmc, peer, hdr)) {
+        store(tmc, mca_pml_tm_msg_keep(peer, hdr, data, data_len, data_len, len));
     }
 }
 
@@ -92,10 +96,8 @@ void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg)
 
     if (NULL != req) {
         mca_pml_tm_msg_receive(msg, req);
-    } else if (!is_bad && NULL == tmc) {
-        mca_pml_tm_msg_add_early(msg);
-    } else if (!is_bad && !mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
-        mca_pml_tm_match_unexpected(tmc, msg);
+    } else if (!is_bad && (NULL == tmc || !mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr))) {
+        store(tmc, msg);
     } else {
         mca_pml_tm_msg_release(msg);
     }
