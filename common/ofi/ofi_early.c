@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A peer's own messages that may be under way besides its window. */
-enum { FAB_OFI_OWN_MSGS = 64 };
+/*
+ * A peer's own messages that may come behind one that is late, besides its window: of each offer of
+ * either side at most an OFFER, two WITHDRAW, a PLACED, a NAMED and a GONE; and credits.
+ */
+enum { FAB_OFI_OWN_MSGS = 8 * FAB_OFI_OFFERS_MAX };
 
 /* How far behind the next one to be delivered. */
 static uint16_t distance(const fab_ofi_ep_t *ep, uint16_t seq)

@@ -14,7 +14,10 @@
 #include "ofi/ofi_known.h"
 #include "sock/sha256.h"
 
-enum { PACKED = 20 }; /* messages at once */
+enum {
+    PACKED = 20, /* messages at once */
+    OWN = 400,   /* of the provider's own behind one that is late, with offers both ways */
+};
 
 static int got;
 
@@ -285,13 +288,44 @@ static void test_packed(void **state)
     assert_int_equal(world_run(2, false, packed), 0);
 }
 
+/* One message is late; none of those that a peer with many offers may have sent meanwhile is lost. */
+static void late(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    meet(world);
+    if (0 == world->rank) {
+        fab_ofi_ep_t *ep = ep_of(peer);
+        const fab_ofi_hdr_t first = forged(ep, FAB_OFI_ID_CREDIT);
+        ep->next_seq += OWN + 1;
+        for (int i = 1; i <= OWN; i++) {
+            fab_ofi_hdr_t hdr = first;
+            hdr.seq += i;
+            inject(world, ep, &hdr, sizeof(hdr));
+        }
+        inject(world, ep, &first, sizeof(first));
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    } else {
+        WORLD_UNTIL(2 == got);
+        CHECK(OWN == fab_counters.ofi_early);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_late(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, late), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dead),   cmocka_unit_test(test_keyless),
         cmocka_unit_test(test_strays), cmocka_unit_test(test_replayed),
         cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_part),
-        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_packed), cmocka_unit_test(test_late),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
