@@ -322,7 +322,8 @@ static bool hello_is_sound(const fab_ofi_domain_t *dom, const fab_ofi_hello_t *h
            dom->fab->config.name == hello->target && hello->target != hello->name &&
            fab_bytes_are_equal(proof, hello->proof, sizeof(proof)) &&
            hello->index < FAB_OFI_NO_INDEX && hello->window >= 1 &&
-           hello->window <= FAB_OFI_WINDOW_MAX && hello->addr.name_len == dom->addr.name_len;
+           hello->window <= FAB_OFI_WINDOW_MAX && hello->addr.name_len == dom->addr.name_len &&
+           hello->addr.addr_format == dom->addr.addr_format && fab_ofi_is_name(&hello->addr);
 }
 
 /* The endpoint of the process that sent HELLO. NULL: refuse it. */

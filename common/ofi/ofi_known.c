@@ -28,6 +28,11 @@ _Static_assert(0 == offsetof(fab_ofi_ep_t, peer), "it tells an endpoint from a k
 
 /* ---- addresses ----------------------------------------------------------- */
 
+bool fab_ofi_is_name(const fab_ofi_addr_t *addr)
+{
+    return FI_ADDR_STR != addr->addr_format || 0 == addr->name[sizeof(addr->name) - 1];
+}
+
 static fab_ofi_addr_t join(const fab_ofi_known_t *known)
 {
     fab_ofi_addr_t addr = known->dom->addr;

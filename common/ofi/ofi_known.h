@@ -16,6 +16,9 @@ extern const fab_ops_t fab_ofi_known_ops;
  */
 bool fab_ofi_know(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr);
 
+/* Can libfabric be given its name?  Text must end. */
+bool fab_ofi_is_name(const fab_ofi_addr_t *addr);
+
 /* Is the peer's ep a fab_ofi_known_t? */
 bool fab_ofi_is_known(const fab_peer_t *peer);
 

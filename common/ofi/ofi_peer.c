@@ -117,7 +117,7 @@ static const char *addr_flaw(const fab_ofi_domain_t *dom, const fab_ofi_addr_t *
     }
     if (addr->eager_max < FAB_OFI_EAGER_MIN || addr->eager_max > FAB_OFI_EAGER_MAX ||
         addr->name_len > FAB_OFI_NAME_MAX || addr->pid > INT32_MAX ||
-        NULL == memchr(addr->provider, 0, sizeof(addr->provider))) {
+        NULL == memchr(addr->provider, 0, sizeof(addr->provider)) || !fab_ofi_is_name(addr)) {
         return "its ofi address is damaged";
     }
     if (0 != strcmp(addr->provider, own->provider)) {

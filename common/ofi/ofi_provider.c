@@ -118,8 +118,9 @@ static const char *fill_address(fab_ofi_domain_t *dom)
         return 0 == rc ? "Its address is too long." : cannot(dom, "tell its address", rc);
     }
     addr->version = FAB_OFI_VERSION;
-    addr->name_len = (uint16_t) len;
     addr->addr_format = dom->info->addr_format;
+    /* text, as of shm, has another length in each process */
+    addr->name_len = (uint16_t) (FI_ADDR_STR == addr->addr_format ? sizeof(addr->name) : len);
     addr->eager_max = (uint32_t) dom->eager_limit;
     addr->flags = (dom->has_rma ? FAB_OFI_ADDR_RMA : 0) | (dom->is_virt ? FAB_OFI_ADDR_VIRT : 0);
     addr->protocol = dom->info->ep_attr->protocol;

@@ -12,6 +12,7 @@
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
 #include "ofi/ofi_known.h"
+#include "ofi/ofi_peer.h"
 #include "sock/sha256.h"
 
 enum {
@@ -319,6 +320,39 @@ static void test_late(void **state)
     assert_int_equal(world_run(2, false, late), 0);
 }
 
+/*
+ * The address of an endpoint of shm is text with the process id in it, so it has another length
+ * where that has.  Text without an end is refused.
+ */
+static void texts(world_t *world)
+{
+    fab_ofi_domain_t *dom = ep_of(world_peer(world, 1 - world->rank))->dom;
+    fab_ofi_addr_t addr = dom->addr;
+    fab_peer_t other = {0};
+    const char *why = NULL;
+
+    CHECK(FI_ADDR_STR == addr.addr_format);
+    CHECK(sizeof(addr.name) == addr.name_len);
+    memset(addr.name, 0, sizeof(addr.name));
+    memcpy(addr.name, "fi_shm://4000000:0:0", 20);
+    CHECK(OPAL_SUCCESS == fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
+    fab_ofi_forget(&other);
+    memset(addr.name, 'x', sizeof(addr.name));
+    CHECK(OPAL_SUCCESS != fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
+    CHECK(NULL != why && NULL != strstr(why, "damaged"));
+    world_barrier(world);
+}
+
+static void test_texts(void **state)
+{
+    char *net = fab_params.ofi_provider;
+
+    (void) state;
+    fab_params.ofi_provider = (char *) (uintptr_t) "shm";
+    assert_int_equal(world_run(2, false, texts), 0);
+    fab_params.ofi_provider = net;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +360,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_strays), cmocka_unit_test(test_replayed),
         cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_part),
         cmocka_unit_test(test_packed), cmocka_unit_test(test_late),
+        cmocka_unit_test(test_texts),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
