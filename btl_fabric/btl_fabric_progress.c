@@ -9,7 +9,6 @@
 
 #include "btl_fabric_op.h"
 #include "btl_fabric_up.h"
-#include "btl_fabric_ways.h"
 
 enum {
     /* one progress call in so many polls everything; the others only look for messages */

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "btl_fabric_mem.h"
-#include "btl_fabric_ways.h"
+#include "btl_fabric_op.h"
 
 enum {
     ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */

@@ -4,7 +4,7 @@
  * can reach the target's memory; in shared memory a message may be an offer, which the fabric
  * replaces.  What the fabric fails to do goes by messages.
  */
-#include "btl_fabric_ways.h"
+#include "btl_fabric_op.h"
 
 #include <string.h>
 

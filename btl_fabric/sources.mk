@@ -22,5 +22,4 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_up.c \
 	btl_fabric/btl_fabric_up.h \
 	btl_fabric/btl_fabric_ways.c \
-	btl_fabric/btl_fabric_ways.h \
 	btl_fabric/btl_fabric_wire.h

@@ -99,7 +99,6 @@ common_tm_sources = \
 	common/sock/sock_ip.c \
 	common/sock/sock_ip.h \
 	common/sock/sock_listen.c \
-	common/sock/sock_listen.h \
 	common/sock/sock_proof.c \
 	common/sock/sock_proof.h \
 	common/sock/sock_race.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sock/sock_listen.h"
+#include "sock/sock_types.h"
 
 #include <errno.h>
 #include <netinet/in.h>

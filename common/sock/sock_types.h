@@ -1,13 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The inside of sock/: its set, and what its files offer each other.  Each uses those before it:
- * sock_base.c, sock_stranger.c, sock_ask.c, sock_set.c.
+ * sock_listen.c, sock_base.c, sock_stranger.c, sock_ask.c, sock_set.c.
  */
 #ifndef FAB_SOCK_TYPES_H
 #define FAB_SOCK_TYPES_H
 
 #include "sock/sock.h"
-#include "sock/sock_listen.h"
+
+/* ---- sock_listen.c: sockets that listen, all on the same port ------------ */
+
+/* connections that the kernel keeps while this process computes; it takes less if it must */
+enum { FAB_SOCK_BACKLOG = 4096 };
+
+typedef struct fab_sock_listeners {
+    int fds[FAB_SOCK_IPS];
+    int num;
+    uint16_t port;
+} fab_sock_listeners_t;
+
+/* Where to listen. */
+typedef struct fab_sock_place {
+    const fab_sock_ip_t *ips; /* at these addresses only */
+    int num_ips;              /* 0: at all addresses of the host */
+    uint16_t port_min;        /* on one of these ports; 0: on any */
+    uint16_t port_max;
+    unsigned first; /* of the range, the port that is tried first: differs on a host */
+} fab_sock_place_t;
+
+/* 0, or errno. */
+int fab_sock_listen(const fab_sock_place_t *place, fab_sock_listeners_t *out);
+void fab_sock_listen_close(fab_sock_listeners_t *listeners);
+
+/* The greatest backlog that the kernel allows here (net.core.somaxconn); 0: not known. */
+unsigned fab_sock_max_backlog(void);
+
+/* ---- the set ------------------------------------------------------------- */
 
 struct fab_sock_set {
     fab_sock_user_t user;
