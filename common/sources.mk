@@ -229,6 +229,8 @@ common_verbs_sources = \
 	common/verbs/verbs_port.h \
 	common/verbs/verbs_ports.c \
 	common/verbs/verbs_ports.h \
+	common/verbs/verbs_rails.c \
+	common/verbs/verbs_rails.h \
 	common/verbs/verbs_post.c \
 	common/verbs/verbs_post.h \
 	common/verbs/verbs_progress.c \

@@ -81,6 +81,9 @@
     X(verbs_small_windows,                                                                         \
       "connections with a smaller window, because verbs_buffers or locked memory was used up")     \
     X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                        \
+    X(verbs_rail_bytes, "of these, bytes read by further ports, as shares of long messages")       \
+    X(verbs_rail_failed, "further ports that read no more shares from a peer, as that failed")     \
+    X(verbs_rail_returned, "shares that these gave back, and the first port read")                 \
     X(verbs_locked_memory,                                                                         \
       "registrations refused because locked memory was used up (RLIMIT_MEMLOCK)")                  \
     X(verbs_unregistrable, "registrations refused for other reasons")                              \

@@ -41,6 +41,7 @@ typedef struct fab_params {
     char *verbs_networks;
     int verbs_gid_index;
     unsigned int verbs_ports;
+    unsigned int verbs_rails;
     unsigned int verbs_eager_limit; /* bytes; also the size of a buffer */
     unsigned int verbs_window;      /* messages */
     unsigned int verbs_buffers;     /* receive buffers, and as many send buffers */

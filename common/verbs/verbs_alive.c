@@ -123,7 +123,7 @@ static void check_alive(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = conn->ep;
 
-    if (NULL == ep || !ep->is_local || ep->has_left || NULL != ep->failure ||
+    if (NULL == ep || NULL != ep->main || !ep->is_local || ep->has_left || NULL != ep->failure ||
         !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }

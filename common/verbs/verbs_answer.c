@@ -19,6 +19,7 @@
 #include "verbs/verbs_move.h"
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
+#include "verbs/verbs_rails.h"
 #include "verbs/verbs_resolve.h"
 
 enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
@@ -31,7 +32,8 @@ enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
  */
 static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
 {
-    bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind;
+    bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind ||
+                  FAB_VERBS_RAIL == frame->kind;
 
     if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
         frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
@@ -126,6 +128,7 @@ static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
         return;
     }
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
+        fab_verbs_rails_end(ep);
         fab_verbs_conn_linger(ep->conn);
         ep->is_bound = false;
         ep->has_left = false;
@@ -215,6 +218,17 @@ static bool has_broken(const fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
            fab_verbs_can_keep(ep->conn);
 }
 
+static void on_rail(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+{
+    fab_verbs_ep_t *rail = fab_verbs_rail_asked(ep, hello->pair);
+
+    if (NULL == rail) {
+        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
+    } else {
+        handle_hello(rail, sock, hello);
+    }
+}
+
 static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     bool is_later = false;
@@ -234,6 +248,8 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_defer(sock);
     } else if (NULL == ep) {
         refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
+    } else if (FAB_VERBS_RAIL == hello->kind) {
+        on_rail(ep, sock, hello);
     } else if (has_broken(ep, hello)) {
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "It goes on by other ports.");
         fab_verbs_ep_path_failed(ep);
@@ -370,7 +386,8 @@ void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
     bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
                         ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
 
-    if (is_sound && NULL == ep && FAB_VERBS_HELLO == frame->kind) {
+    if (is_sound && NULL == ep &&
+        (FAB_VERBS_HELLO == frame->kind || FAB_VERBS_RAIL == frame->kind)) {
         on_hello(sock, frame);
     } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
                !ep->conn->is_cm_begun) {

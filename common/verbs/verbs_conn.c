@@ -40,7 +40,7 @@ static bool has_other_ports(const fab_verbs_conn_t *conn)
     uint32_t pair = conn->ep->pair + 1u;
     uint8_t own, remote;
 
-    return !dom->cm_ops->is_iwarp && NULL == dom->tm && !conn->is_to_tm &&
+    return NULL == conn->ep->main && !dom->cm_ops->is_iwarp && NULL == dom->tm && !conn->is_to_tm &&
            !fab_verbs_has_atomics(dom) &&
            NULL == fab_verbs_pair_find(dom->first, conn->ep->peer->name, &conn->ep->addr, &pair,
                                        &own, &remote);
@@ -81,7 +81,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
         goto err_qps;
     }
     fab_verbs_conn_enter(dom, conn);
-    conn->granted = fab_verbs_srq_grant(dom);
+    conn->granted = NULL == ep->main ? fab_verbs_srq_grant(dom) : FAB_VERBS_RAIL_WINDOW;
     if (0 == conn->granted) {
         *why = fab_sentence(
             dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.",
@@ -121,7 +121,7 @@ static void conn_retire(fab_verbs_conn_t *conn, int status)
     }
     if (NULL != wqe.op) {
         conn->in_flight--;
-        fab_verbs_op_landed(wqe.op, wqe.len, status);
+        fab_verbs_op_landed(wqe.op, conn->ep, wqe.len, status);
     }
 }
 
@@ -253,6 +253,17 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     }
     free(conn->composed);
     free(conn);
+}
+
+void fab_verbs_conn_release(fab_verbs_ep_t *ep)
+{
+    fab_verbs_conn_t *conn = ep->conn;
+
+    if (NULL != conn && (0 != conn->peer_qpn || 0 != conn->to_send || conn->head != conn->tail)) {
+        fab_verbs_conn_linger(conn);
+    } else if (NULL != conn) {
+        fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
+    }
 }
 
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn)

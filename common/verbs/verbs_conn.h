@@ -21,6 +21,8 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
 bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now);
 /* Destroy it at once. Its operations end with this status. */
 void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status);
+/* The endpoint is done with its connection: one that was used lingers, else it is destroyed. */
+void fab_verbs_conn_release(fab_verbs_ep_t *ep);
 /* Detach it from its endpoint; it ends when all messages on it are delivered. */
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn);
 void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);

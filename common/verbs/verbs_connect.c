@@ -113,7 +113,7 @@ static bool ask(fab_verbs_ep_t *ep)
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return true;
     }
-    hello = fab_verbs_frame_of(ep, FAB_VERBS_HELLO);
+    hello = fab_verbs_frame_of(ep, NULL == ep->main ? FAB_VERBS_HELLO : FAB_VERBS_RAIL);
     ep->sock = oob_connect(ep, &hello);
     if (NULL == ep->sock) {
         return false;

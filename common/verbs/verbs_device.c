@@ -406,6 +406,26 @@ static uint8_t rail_of(const fab_verbs_search_t *search, const fab_verbs_port_t 
     return rail;
 }
 
+/* For the wire. */
+static uint16_t speed_in_100_mbit(const fab_verbs_port_t *port)
+{
+    return (uint16_t) (port->speed / 100 < UINT16_MAX ? port->speed / 100 : UINT16_MAX);
+}
+
+/*
+ * May this further port have a share of long data?  Where the host has as many processes of the job
+ * as ports, or more, they use all ports as it is; a slow one would be waited for; and two with one
+ * address are one link.
+ */
+static bool may_share(const fab_verbs_search_t *search, const fab_verbs_port_t *port,
+                      const fab_verbs_port_t *first)
+{
+    return search->dom->fab->config.num_local < (uint32_t) search->num_ports &&
+           search->dom->addr.num_others + 1u < fab_params.verbs_rails &&
+           (0 == port->speed || port->speed >= first->speed / 2) &&
+           0 != memcmp(port->addr.gid, first->addr.gid, sizeof(port->addr.gid));
+}
+
 /* Ports that the process uses besides the first, in the order of nearness. */
 static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *first)
 {
@@ -413,6 +433,7 @@ static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *firs
     fab_verbs_addr_t *addr = &dom->addr;
 
     addr->rail = rail_of(search, first);
+    addr->speed = speed_in_100_mbit(first);
     if (FAB_VERBS_IWARP == first->kind) {
         return;
     }
@@ -423,7 +444,12 @@ static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *firs
             snprintf(name->device, sizeof(name->device), "%s", ibv_get_device_name(port->device));
             name->num = port->num;
             addr->others[addr->num_others] = port->addr;
-            addr->others[addr->num_others++].rail = rail_of(search, port);
+            addr->others[addr->num_others].rail = rail_of(search, port);
+            addr->others[addr->num_others].speed = speed_in_100_mbit(port);
+            addr->others[addr->num_others].flags |= may_share(search, port, first)
+                                                        ? FAB_VERBS_ADDR_SHARE
+                                                        : 0;
+            addr->num_others++;
         }
     }
 }

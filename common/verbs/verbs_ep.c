@@ -30,6 +30,7 @@
 #include "verbs/verbs_keep.h"
 #include "verbs/verbs_ports.h"
 #include "verbs/verbs_post.h"
+#include "verbs/verbs_rails.h"
 #include "verbs/verbs_rma.h"
 
 /* ---- sending ------------------------------------------------------------ */
@@ -240,7 +241,7 @@ static bool others_are_sound(const fab_verbs_addr_t *addr)
     for (int i = 0; i < addr->num_others; i++) {
         const fab_verbs_port_addr_t *other = &addr->others[i];
         if (other->mtu < IBV_MTU_256 || other->mtu > IBV_MTU_4096 ||
-            0 != (other->flags & ~FAB_VERBS_ADDR_GRH)) {
+            0 != (other->flags & ~(FAB_VERBS_ADDR_GRH | FAB_VERBS_ADDR_SHARE))) {
             return false;
         }
     }
@@ -301,6 +302,7 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 {
     fab_verbs_domain_t *dom = ep->dom;
 
+    fab_verbs_rails_end(ep);
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
     fab_verbs_ep_forget_failure(ep);
@@ -329,19 +331,9 @@ bool fab_verbs_is_bound(const fab_peer_t *peer)
     return ep->is_bound && FAB_VERBS_EVICTING != ep->state;
 }
 
-void fab_verbs_ep_release_conn(fab_verbs_ep_t *ep)
-{
-    if (NULL != ep->conn &&
-        (0 != ep->conn->peer_qpn || 0 != ep->conn->to_send || ep->conn->head != ep->conn->tail)) {
-        fab_verbs_conn_linger(ep->conn);
-    } else if (NULL != ep->conn) {
-        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
-    }
-}
-
 static void ep_release(fab_verbs_ep_t *ep)
 {
-    fab_verbs_ep_release_conn(ep);
+    fab_verbs_conn_release(ep);
     ep->peer->ep = NULL;
     fab_verbs_ep_free(ep);
 }
@@ -362,6 +354,7 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
 
     (void) domain;
     ep->is_closing = true;
+    fab_verbs_rails_end(ep);
     fab_verbs_rma_drop(ep);
     if ((NULL == ep->keep && (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state)) ||
         ep->has_left) {
@@ -403,7 +396,7 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_verbs_conn_t *conn = ep->conn;
 
     (void) domain;
-    if (is_awaiting_end(ep)) {
+    if (is_awaiting_end(ep) || !fab_verbs_rails_drain(ep, fab_now_us())) {
         return false;
     }
     fab_verbs_rma_drop(ep);
@@ -449,6 +442,7 @@ static void ep_begin_end(fab_verbs_ep_t *ep)
 {
     uint64_t now = fab_now_us();
 
+    fab_verbs_rails_end(ep);
     ep->dom->num_ending += 0 == ep->end_by;
     ep->end_by = now + FAB_VERBS_ANSWER_US;
     ep_end(ep, now);
@@ -465,13 +459,24 @@ void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
     }
 }
 
+static bool are_rails_busy(const fab_verbs_ep_t *ep)
+{
+    const fab_verbs_ep_t *rail = ep->rails;
+
+    while (NULL != rail && STAILQ_EMPTY(&rail->ops) &&
+           (NULL == rail->conn || 0 == rail->conn->in_flight)) {
+        rail = rail->next_rail;
+    }
+    return NULL != rail;
+}
+
 static void ep_left(fab_verbs_ep_t *ep)
 {
     ep->has_left = true;
     ep->conn->is_ready = false;
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
-    } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0) {
+    } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0 || are_rails_busy(ep)) {
         fab_verbs_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It has left, or given this process up, while its memory was read or written.");
@@ -540,7 +545,9 @@ static void ep_on_end(fab_verbs_ep_t *ep, uint8_t id)
 
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
 {
-    if (FAB_VERBS_ID_LEAVE == id) {
+    if (NULL != ep->main && FAB_VERBS_ID_PROBE != id) {
+        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
+    } else if (FAB_VERBS_ID_LEAVE == id) {
         ep_left(ep);
     } else if (FAB_VERBS_ID_CREDIT != id && FAB_VERBS_ID_PROBE != id) {
         ep_on_end(ep, id);

@@ -14,8 +14,6 @@ void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_verbs_spare(const fab_peer_t *peer);
 bool fab_verbs_is_bound(const fab_peer_t *peer);
-/* A connection that was used lingers; one that was not is destroyed at once. */
-void fab_verbs_ep_release_conn(fab_verbs_ep_t *ep);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
 /*

@@ -16,11 +16,21 @@
 /* What this provider writes into fab_rkey_t. */
 typedef struct fab_verbs_rkey {
     uint32_t rkey;
-    uint32_t port;    /* of the exposing process: the first, 0, or another */
+    uint16_t port;    /* of the exposing process: the first, 0, or another */
+    uint16_t rails;   /* bit n: fab_verbs_rail_keys_t follows, and has one for its port n */
     uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
 } fab_verbs_rkey_t;
 
 _Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_t");
+
+/* Behind it in the key of memory that one peer may read; that for any peer has none. */
+typedef struct fab_verbs_rail_keys {
+    uint32_t rkeys[FAB_VERBS_PORTS - 1]; /* of the further ports */
+    uint32_t reserved;
+} fab_verbs_rail_keys_t;
+
+_Static_assert(sizeof(fab_verbs_rkey_t) + sizeof(fab_verbs_rail_keys_t) == sizeof(fab_rkey_t),
+               "it fits");
 
 /* ---- registering -------------------------------------------------------- */
 
@@ -50,10 +60,10 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
 
 /*
  * Register memory until it is let go; peers that know its key may read it, and do what access
- * (FAB_ACCESS_*) says.  *list: where to keep it. NULL: it cannot be.
+ * (FAB_ACCESS_*) says.  NULL: it cannot be.
  */
-static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
-                                 const void *buf, size_t len, unsigned access)
+static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, const void *buf, size_t len,
+                                 unsigned access)
 {
     const bool is_remote = 0 != (access & FAB_ACCESS_WRITE);
     const bool is_atomic = 0 != (access & FAB_ACCESS_ATOMIC) && fab_verbs_has_atomics(dom);
@@ -75,19 +85,29 @@ static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list
         return NULL;
     }
     exposed->dom = dom;
+    exposed->more = NULL;
     exposed->is_requested = false;
-    LIST_INSERT_HEAD(list, exposed, link);
     return exposed;
 }
 
-void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed)
+static void release(fab_verbs_exposed_t *exposed)
+{
+    if (NULL != exposed->reg) {
+        fab_reg_ops->put(exposed->dom->regs, exposed->reg);
+    }
+    exposed->dom->num_requested -= exposed->is_requested;
+    free(exposed);
+}
+
+void fab_verbs_let_go(fab_verbs_exposed_t *exposed)
 {
     LIST_REMOVE(exposed, link);
-    if (NULL != exposed->reg) {
-        fab_reg_ops->put(dom->regs, exposed->reg);
+    while (NULL != exposed->more) {
+        fab_verbs_exposed_t *more = exposed->more;
+        exposed->more = more->more;
+        release(more);
     }
-    dom->num_requested -= exposed->is_requested;
-    free(exposed);
+    release(exposed);
 }
 
 static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
@@ -106,6 +126,19 @@ uint32_t fab_verbs_rkey(const fab_rkey_t *rkey)
 bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port)
 {
     return port == key_of(rkey).port;
+}
+
+bool fab_verbs_has_rail_key(const fab_rkey_t *rkey, uint8_t port)
+{
+    return port > 0 && 0 != (key_of(rkey).rails >> port & 1);
+}
+
+uint32_t fab_verbs_rail_key(const fab_rkey_t *rkey, uint8_t port)
+{
+    fab_verbs_rail_keys_t keys;
+
+    memcpy(&keys, rkey->bytes + sizeof(fab_verbs_rkey_t), sizeof(keys));
+    return keys.rkeys[port - 1];
 }
 
 /* Of a key that this process made. */
@@ -138,15 +171,46 @@ bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep)
 static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
                    size_t len, unsigned access, fab_rkey_t *rkey)
 {
-    fab_verbs_exposed_t *exposed = hold(dom, list, buf, len, access);
+    fab_verbs_exposed_t *exposed = hold(dom, buf, len, access);
     fab_verbs_rkey_t key = {.port = dom->index, .exposed = (uintptr_t) exposed};
 
     if (NULL == exposed) {
         return false;
     }
+    LIST_INSERT_HEAD(list, exposed, link);
     key.rkey = len > 0 ? fab_verbs_mr(exposed->reg)->rkey : 0;
     memcpy(rkey->bytes, &key, sizeof(key));
     return true;
+}
+
+/* One more key, for this port. */
+static void add_rail_key(const fab_verbs_ep_t *rail, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    fab_verbs_rkey_t key = key_of(rkey);
+    fab_verbs_exposed_t *exposed = exposed_of(rkey), *more;
+    uint8_t port = rail->dom->index;
+    uint32_t its_key;
+
+    more = hold(rail->dom, buf, len, 0);
+    if (NULL == more) {
+        return;
+    }
+    more->more = exposed->more;
+    exposed->more = more;
+    its_key = fab_verbs_mr(more->reg)->rkey;
+    key.rails |= (uint16_t) (1u << port);
+    memcpy(rkey->bytes, &key, sizeof(key));
+    memcpy(rkey->bytes + sizeof(key) + (port - 1u) * sizeof(its_key), &its_key, sizeof(its_key));
+}
+
+/* Memory that the peer may read in shares. */
+static void add_rail_keys(const fab_verbs_ep_t *ep, const void *buf, size_t len, fab_rkey_t *rkey)
+{
+    for (const fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
+        if (FAB_VERBS_UP == rail->state && NULL == rail->failure) {
+            add_rail_key(rail, buf, len, rkey);
+        }
+    }
 }
 
 int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
@@ -155,16 +219,19 @@ int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned acc
     fab_verbs_ep_t *ep = peer->ep;
 
     *rkey = (fab_rkey_t){{0}};
-    return expose(ep->dom, &ep->exposed, buf, len, access, rkey) ? OPAL_SUCCESS
-                                                                 : OPAL_ERR_NOT_SUPPORTED;
+    if (!expose(ep->dom, &ep->exposed, buf, len, access, rkey)) {
+        return OPAL_ERR_NOT_SUPPORTED;
+    }
+    if (NULL != ep->rails && len >= FAB_VERBS_RAIL_MIN && FAB_ACCESS_READ == access) {
+        add_rail_keys(ep, buf, len, rkey);
+    }
+    return OPAL_SUCCESS;
 }
 
 void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
 {
-    fab_verbs_exposed_t *exposed = exposed_of(rkey);
-
     (void) peer;
-    fab_verbs_let_go(exposed->dom, exposed);
+    fab_verbs_let_go(exposed_of(rkey));
 }
 
 bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
@@ -178,7 +245,8 @@ bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, uns
 
 void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
 {
-    fab_verbs_let_go((fab_verbs_domain_t *) domain, exposed_of(rkey));
+    (void) domain;
+    fab_verbs_let_go(exposed_of(rkey));
 }
 
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)

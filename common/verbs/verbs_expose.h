@@ -16,7 +16,7 @@ void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
 /* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);
-void fab_verbs_let_go(fab_verbs_domain_t *dom, fab_verbs_exposed_t *exposed);
+void fab_verbs_let_go(fab_verbs_exposed_t *exposed);
 /*
  * May the peer's device still answer a request of this process?  It does so on another QP, so its
  * answer may come after the peer's last message.
@@ -35,5 +35,9 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
 uint32_t fab_verbs_rkey(const fab_rkey_t *rkey);
 /* Was it made for this port of that process? */
 bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port);
+
+/* Has it one for this further port, too, for shares (verbs_rails.h)?  The device's key there. */
+bool fab_verbs_has_rail_key(const fab_rkey_t *rkey, uint8_t port);
+uint32_t fab_verbs_rail_key(const fab_rkey_t *rkey, uint8_t port);
 
 #endif /* FAB_VERBS_EXPOSE_H */

@@ -10,7 +10,9 @@
 #include "verbs/verbs_ep.h"
 #include "verbs/verbs_fail.h"
 #include "verbs/verbs_keep.h"
+#include "verbs/verbs_op.h"
 #include "verbs/verbs_ports.h"
+#include "verbs/verbs_rails.h"
 #include "verbs/verbs_rma.h"
 
 /*
@@ -22,7 +24,8 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     fab_peer_t *peer = ep->peer;
 
     fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_release_conn(ep);
+    fab_verbs_rails_end(ep);
+    fab_verbs_conn_release(ep);
     LIST_REMOVE(ep, link);
     LIST_INSERT_HEAD(&dom->eps, ep, link);
     if (0 != ep->end_by) {
@@ -37,7 +40,7 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     fab_counters.verbs_other_ports++;
     fab_log(dom->fab, 10, "process 0x%llx: %s here and its port %u are tried",
             (unsigned long long) peer->name, dom->name, remote);
-    fab_verbs_rma_unlist(ep);
+    fab_verbs_ops_unlist(ep);
     ep->dom = dom;
     ep->pair = (uint8_t) pair;
     ep->remote = remote;
@@ -106,7 +109,8 @@ static bool is_drained(fab_verbs_ep_t *ep)
         return true;
     }
     fab_verbs_keep_begin(conn);
-    if (NULL != ep->reserved || !fab_verbs_conn_drain(conn, fab_now_us())) {
+    if (NULL != ep->reserved || !fab_verbs_rails_drain(ep, fab_now_us()) ||
+        !fab_verbs_conn_drain(conn, fab_now_us())) {
         return false;
     }
     if (NULL != ep->keep) {
@@ -125,6 +129,10 @@ int fab_verbs_move_or_fail(fab_verbs_domain_t *dom)
     for (fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->failing); NULL != ep; ep = next) {
         fab_verbs_failure_t *failure;
         next = TAILQ_NEXT(ep, failing_link);
+        if (NULL != ep->main) {
+            events += fab_verbs_rail_fail(ep, fab_now_us());
+            continue;
+        }
         if (!is_drained(ep)) {
             continue;
         }

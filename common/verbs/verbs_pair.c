@@ -21,6 +21,7 @@ fab_verbs_addr_t fab_verbs_addr_at(const fab_verbs_addr_t *addr, uint8_t port)
         at.gid_type = other->gid_type;
         at.flags = other->flags;
         at.rail = other->rail;
+        at.speed = other->speed;
     }
     return at;
 }

@@ -108,6 +108,13 @@ static const fab_param_t verbs_rows[] = {
                 "and of its ports by the others, before tcp.",
     },
     {
+        FAB_PARAM(fab_params_t, verbs_rails, UINT, 5),
+        FAB_PARAM_NUMBER(FAB_VERBS_PORTS, 1, FAB_VERBS_PORTS),
+        .help = "Over how many ports of this host a process reads messages of 1 MiB and more, each "
+                "a share, where it has ports for itself: where the host has fewer processes of the "
+                "job than ports. 1: over the first alone.",
+    },
+    {
         FAB_PARAM(fab_params_t, verbs_timeout, UINT, 6),
         FAB_PARAM_NUMBER(17, 8, 31),
         .help = "Time after which an RDMA device retransmits unacknowledged messages, as the "

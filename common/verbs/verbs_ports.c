@@ -146,8 +146,8 @@ static const char *port_open(fab_verbs_domain_t *dom)
     return why;
 }
 
-/* NULL: it cannot be opened, and *why. */
-static fab_verbs_domain_t *port_domain(fab_verbs_domain_t *first, uint8_t index, const char **why)
+fab_verbs_domain_t *fab_verbs_port_domain(fab_verbs_domain_t *first, uint8_t index,
+                                          const char **why)
 {
     fab_verbs_domain_t *dom = 0 == index ? first : first->others[index - 1];
 
@@ -184,7 +184,7 @@ fab_verbs_domain_t *fab_verbs_ports_choose(fab_verbs_domain_t *first, uint64_t n
             *why = flaw;
             return NULL;
         }
-        dom = port_domain(first, own, why);
+        dom = fab_verbs_port_domain(first, own, why);
         *pair += NULL == dom;
     }
     return dom;

@@ -16,6 +16,9 @@ const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom);
 /* Free a domain without connections and endpoints. */
 void fab_verbs_domain_free(fab_verbs_domain_t *dom);
 
+/* This process's port with this index, which is opened if it is not yet.  NULL: *why. */
+fab_verbs_domain_t *fab_verbs_port_domain(fab_verbs_domain_t *first, uint8_t index,
+                                          const char **why);
 /*
  * The first pair of ports from this one on that has no flaw, and whose port here can be opened:
  * the domain of that.  NULL: there is none, and *why.

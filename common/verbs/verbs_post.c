@@ -244,6 +244,11 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
     uint16_t unadvertised = (uint16_t) (conn->consumed - conn->advertised);
     int rc = OPAL_SUCCESS;
 
+    if (NULL != conn->ep && NULL != conn->ep->main && unadvertised > 0) {
+        fab_verbs_ep_defer_failure(conn->ep->main, OPAL_ERR_COMM_FAILURE,
+                                   "It sent a message over a connection for shares of long ones.");
+        return true;
+    }
     if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
         return true;
     }

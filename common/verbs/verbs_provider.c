@@ -26,6 +26,7 @@
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_progress.h"
 #include "verbs/verbs_queues.h"
+#include "verbs/verbs_rails.h"
 #include "verbs/verbs_resolve.h"
 #include "verbs/verbs_tm.h"
 #include "verbs/verbs_types.h"
@@ -93,7 +94,7 @@ static void domain_free(fab_verbs_domain_t *first)
     fab_verbs_oob_close(first);
     first->cm_ops->close(first);
     while (!LIST_EMPTY(&first->exposed)) {
-        fab_verbs_let_go(first, LIST_FIRST(&first->exposed));
+        fab_verbs_let_go(LIST_FIRST(&first->exposed));
     }
     for (int i = 0; i < FAB_VERBS_PORTS - 1; i++) {
         if (NULL != first->others[i]) {
@@ -205,9 +206,13 @@ static void end_all(fab_verbs_domain_t *dom)
 static void verbs_close(fab_domain_t *domain)
 {
     fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
+    fab_verbs_ep_t *ep;
 
     if ((uint32_t) getpid() != first->addr.pid) {
         return; /* a child made by fork(): all is its parent's */
+    }
+    LIST_FOREACH(ep, &first->eps, link) {
+        fab_verbs_rails_end(ep); /* first: no LEAVE goes over them */
     }
     for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
         dom->is_closed = true;

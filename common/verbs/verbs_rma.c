@@ -14,6 +14,7 @@
 #include "verbs/verbs_expose.h"
 #include "verbs/verbs_op.h"
 #include "verbs/verbs_post.h"
+#include "verbs/verbs_rails.h"
 
 /* ---- operations --------------------------------------------------------- */
 
@@ -39,7 +40,7 @@ static int op_post_atomic(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
 
     wr.wr.atomic.remote_addr = rma->remote;
-    wr.wr.atomic.rkey = fab_verbs_rkey(&rma->rkey);
+    wr.wr.atomic.rkey = op->rkey;
     wr.wr.atomic.compare_add = is_add ? atomic->operand : atomic->compare;
     wr.wr.atomic.swap = is_add ? 0 : atomic->operand;
     return fab_verbs_conn_post(conn, &wr, NULL, op);
@@ -49,18 +50,19 @@ static int op_post_atomic(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 static int op_post_part(fab_verbs_conn_t *conn, fab_verbs_op_t *op, uint32_t len)
 {
     const fab_rma_t *rma = op->rma;
-    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_mr(op->reg)->lkey};
+    const fab_reg_t *reg = NULL != op->reg ? op->reg : op->whole->reg;
+    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_mr(reg)->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
 
     wr.wr.rdma.remote_addr = rma->remote + op->posted;
-    wr.wr.rdma.rkey = fab_verbs_rkey(&rma->rkey);
+    wr.wr.rdma.rkey = op->rkey;
     return fab_verbs_conn_post(conn, &wr, NULL, op);
 }
 
 /* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
 static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 {
-    size_t left = op->rma->len - op->posted;
+    size_t left = op->end - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
     int rc = is_atomic(op->rma) ? op_post_atomic(conn, op) : op_post_part(conn, op, len);
 
@@ -73,21 +75,6 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 }
 
 /* ---- an endpoint's operations ------------------------------------------- */
-
-static void op_append(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
-{
-    op->is_queued = true;
-    STAILQ_INSERT_TAIL(&ep->ops, op, link);
-}
-
-static fab_verbs_op_t *op_take(fab_verbs_ep_t *ep)
-{
-    fab_verbs_op_t *op = STAILQ_FIRST(&ep->ops);
-
-    STAILQ_REMOVE_HEAD(&ep->ops, link);
-    op->is_queued = false;
-    return op;
-}
 
 static bool can_post(const fab_verbs_ep_t *ep)
 {
@@ -111,31 +98,13 @@ static int ep_post(fab_verbs_ep_t *ep)
         if (OPAL_SUCCESS != op_step(ep->conn, op)) {
             break;
         }
-        (void) op_take(ep);
-        if (op->posted < op->rma->len) {
-            op_append(ep, op);
+        (void) fab_verbs_op_take(ep);
+        if (op->posted < op->end) {
+            fab_verbs_op_append(ep, op);
         }
         events++;
     }
     return events;
-}
-
-static void ep_list(fab_verbs_ep_t *ep)
-{
-    if (!ep->is_in_rma) {
-        ep->is_in_rma = true;
-        TAILQ_INSERT_TAIL(&ep->dom->rma, ep, rma_link);
-        ep->dom->num_rma++;
-    }
-}
-
-void fab_verbs_rma_unlist(fab_verbs_ep_t *ep)
-{
-    if (ep->is_in_rma) {
-        ep->is_in_rma = false;
-        TAILQ_REMOVE(&ep->dom->rma, ep, rma_link);
-        ep->dom->num_rma--;
-    }
 }
 
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
@@ -144,18 +113,18 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
 
     for (uint32_t n = dom->num_rma; n > 0 && !TAILQ_EMPTY(&dom->rma); n--) {
         fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->rma);
-        fab_verbs_rma_unlist(ep);
+        fab_verbs_ops_unlist(ep);
         events += ep_post(ep);
         if (STAILQ_EMPTY(&ep->ops)) {
             continue;
         }
-        ep_list(ep);
+        fab_verbs_ops_list(ep);
         if (FAB_VERBS_IDLE == ep->state) {
             fab_verbs_connect(ep);
         }
         if (0 == STAILQ_FIRST(&ep->ops)->rma->len) {
             /* may close the peer: ep is not used any more */
-            fab_verbs_op_end(op_take(ep));
+            fab_verbs_op_end(fab_verbs_op_take(ep));
             events++;
         }
     }
@@ -211,23 +180,31 @@ int fab_verbs_rma(fab_rma_t *rma)
         }
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    *op = (fab_verbs_op_t){.dom = ep->dom, .rma = rma, .reg = reg, .buf = buf};
-    op_append(ep, op);
+    *op = (fab_verbs_op_t){.dom = ep->dom,
+                           .rma = rma,
+                           .reg = reg,
+                           .buf = buf,
+                           .end = rma->len,
+                           .rkey = fab_verbs_rkey(&rma->rkey)};
+    if (FAB_GET == rma->kind && rma->len >= FAB_VERBS_RAIL_MIN) {
+        fab_verbs_rails_share(ep, op);
+    }
+    fab_verbs_op_append(ep, op);
     ep_post(ep);
     if (!STAILQ_EMPTY(&ep->ops)) {
-        ep_list(ep);
+        fab_verbs_ops_list(ep);
     }
     return OPAL_SUCCESS;
 }
 
 void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
 {
-    fab_verbs_rma_unlist(ep);
+    fab_verbs_ops_unlist(ep);
     while (!LIST_EMPTY(&ep->exposed)) {
-        fab_verbs_let_go(LIST_FIRST(&ep->exposed)->dom, LIST_FIRST(&ep->exposed));
+        fab_verbs_let_go(LIST_FIRST(&ep->exposed));
     }
     while (!STAILQ_EMPTY(&ep->ops)) {
-        fab_verbs_op_t *op = op_take(ep);
+        fab_verbs_op_t *op = fab_verbs_op_take(ep);
         /* an atomic operation that may have been done must not be done again, otherwise */
         op->status = FAB_PEER_UP == ep->peer->state && !(is_atomic(op->rma) && op->in_flight > 0)
                          ? OPAL_ERR_NOT_SUPPORTED

@@ -9,8 +9,6 @@
 
 int fab_verbs_rma(fab_rma_t *op);
 int fab_verbs_rma_progress(fab_verbs_domain_t *dom);
-/* The endpoint leaves its domain's list of those with operations to post. */
-void fab_verbs_rma_unlist(fab_verbs_ep_t *ep);
 /* End all operations, of which none is posted, so that their callers send messages instead. */
 void fab_verbs_rma_refuse(fab_verbs_ep_t *ep);
 /* End all operations that are not posted, and release what the peer may reach. */

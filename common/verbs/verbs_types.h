@@ -8,7 +8,8 @@
  * the first port's owns (verbs_ports.h). An endpoint belongs to one peer record (fab_peer_t.ep) and
  * has at most one connection, an RC QP (two, if the devices of both sides match tags and do
  * rendezvous); when the pair is done with it, the connection is taken from the endpoint and lingers
- * until what was sent on it has been delivered.
+ * until what was sent on it has been delivered.  For long data it may have rails, which are
+ * endpoints of the same peer by other ports (verbs_rails.h).
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
@@ -54,6 +55,8 @@ typedef TAILQ_HEAD(fab_verbs_ep_queue, fab_verbs_ep) fab_verbs_ep_queue_t;
 
 enum {
     FAB_VERBS_BATCH = 32, /* completions per poll: one call, and other work waits for no more */
+    /* bytes from which on data is divided over rails (verbs_rails.h): 0.1 ms at 100 Gbit/s */
+    FAB_VERBS_RAIL_MIN = 1 << 20,
     /* receive buffers for what devices answer to requests (FIN), which no window limits */
     FAB_VERBS_FIN_BUFS = 128,
 };
@@ -64,10 +67,14 @@ struct fab_verbs_op {
     STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
     fab_verbs_domain_t *dom;
     fab_rma_t *rma;
-    fab_reg_t *reg;       /* of the local memory */
-    fab_verbs_buf_t *buf; /* of an atomic operation: what was there; else NULL */
-    size_t posted;        /* bytes asked for so far */
-    uint32_t in_flight;   /* work requests under way */
+    fab_verbs_op_t *whole; /* this is a share of it (verbs_rails.h); NULL: it is none */
+    fab_reg_t *reg;        /* of the local memory; NULL: whole's */
+    fab_verbs_buf_t *buf;  /* of an atomic operation: what was there; else NULL */
+    size_t from, end;      /* bytes of rma that it is to move, */
+    size_t posted;         /* and up to which they are asked for */
+    uint32_t rkey;         /* of the peer's memory, for the port that is used */
+    uint32_t in_flight;    /* work requests under way */
+    uint32_t num_shares;   /* of this one that have not ended */
     int status;
     bool is_queued; /* in ep->ops: there is more to post */
 };
@@ -77,7 +84,8 @@ struct fab_verbs_exposed {
     LIST_ENTRY(fab_verbs_exposed) link;
     fab_verbs_domain_t *dom; /* whose device reg is for */
     fab_reg_t *reg;
-    bool is_requested; /* in a request that the receiver's device may answer */
+    fab_verbs_exposed_t *more; /* the same memory, by a further port; in no list */
+    bool is_requested;         /* in a request that the receiver's device may answer */
 };
 
 /* ---- connections -------------------------------------------------------- */
@@ -93,6 +101,7 @@ enum {
     FAB_VERBS_SIGNAL_BUFS = 4,  /* unsignaled send buffers: what an idle connection may keep */
     FAB_VERBS_INLINE = 220,     /* bytes asked for; the device may give less */
     FAB_VERBS_ATOMIC_ROOM = 16, /* of these, for what atomics need besides */
+    FAB_VERBS_RAIL_WINDOW = 1,  /* messages: a rail carries none, but a window has one at least */
     FAB_VERBS_READS = 16,       /* READs that a QP serves at a time, if the device can */
     /* time for a connection that is no longer used to deliver what was sent */
     FAB_VERBS_LINGER_US = 2000000,
@@ -216,8 +225,12 @@ typedef enum fab_verbs_state {
 struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
-    fab_verbs_conn_t *conn; /* from ASKING or ANSWERED on */
-    fab_sock_t *sock;       /* ASKING, REPLIED, PROBING; ANSWERING, ANSWERED */
+    /* a rail (verbs_rails.h): the endpoint that it helps; NULL: it is none, and peer->ep */
+    fab_verbs_ep_t *main;
+    fab_verbs_ep_t *rails;     /* the first of those that it has; NULL: none */
+    fab_verbs_ep_t *next_rail; /* of the same; NULL: none */
+    fab_verbs_conn_t *conn;    /* from ASKING or ANSWERED on */
+    fab_sock_t *sock;          /* ASKING, REPLIED, PROBING; ANSWERING, ANSWERED */
     /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
     fab_sock_t *parked;
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
@@ -232,8 +245,9 @@ struct fab_verbs_ep {
     fab_verbs_keep_t *keep; /* its connection broke: what is to be sent again; NULL: it did not */
     void *spare;            /* the fabric's: fab_provider_t.spare */
     bool is_in_rma;         /* stands in dom->rma */
+    bool has_rails;         /* those that there can be were made */
     bool is_closing;        /* this process closed the peer */
-    bool has_left;          /* the peer takes nothing any more */
+    bool has_left;          /* the peer takes nothing any more; a rail: it failed */
     /*
      * us: the peer closed the connection, or left; until then its device may have answers under way
      */

@@ -34,6 +34,9 @@
  * stream is closed instead of READY, and the peer is reached in another way.  iWARP, whose
  * connections are made by packets, has no probe.
  *
+ * A connection for shares of long data, by further ports of both (verbs_rails.h), is made in the
+ * same way, with RAIL in place of HELLO.  No messages but PROBE go over it.
+ *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
  */
 #ifndef FAB_VERBS_WIRE_H
@@ -47,7 +50,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 11
+#define FAB_VERBS_VERSION 12
 
 enum {
     FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
@@ -100,6 +103,7 @@ enum {
     FAB_VERBS_ADDR_GRH = 4,     /* InfiniBand: its packets need a GRH */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
     FAB_VERBS_ADDR_ATOMIC = 16, /* what its device does atomically is so for its CPU, too */
+    FAB_VERBS_ADDR_SHARE = 32,  /* of a further port: it may have a share of long data */
 };
 
 /*
@@ -130,11 +134,12 @@ typedef struct fab_verbs_port_addr {
     uint16_t pkey;
     uint8_t mtu;
     uint8_t gid_type;
-    uint8_t flags; /* FAB_VERBS_ADDR_GRH */
+    uint8_t flags; /* FAB_VERBS_ADDR_GRH, _SHARE */
     uint8_t rail;
+    uint16_t speed;
 } fab_verbs_port_addr_t;
 
-_Static_assert(24 == sizeof(fab_verbs_port_addr_t), "fab_verbs_port_addr_t is a wire format");
+_Static_assert(26 == sizeof(fab_verbs_port_addr_t), "fab_verbs_port_addr_t is a wire format");
 
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {
@@ -159,17 +164,21 @@ typedef struct fab_verbs_addr {
     uint16_t pkey;      /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
     /* its place among the ports of the host that could be used: equal ones may share a switch */
     uint8_t rail;
-    uint8_t reserved[7];
+    uint8_t reserved;
+    uint16_t speed; /* of the port, in 100 Mbit/s; 0: not known */
+    uint8_t reserved2[4];
     fab_verbs_port_addr_t others[FAB_VERBS_PORTS - 1]; /* the best first */
+    uint8_t reserved3[2];
 } fab_verbs_addr_t;
 
-_Static_assert(248 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
+_Static_assert(256 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
     FAB_VERBS_REPLY = 2,
     FAB_VERBS_REFUSE = 3, /* qpn is an fab_verbs_refusal_t, the rest zero */
     FAB_VERBS_READY = 4,
+    FAB_VERBS_RAIL = 5, /* HELLO, for one more connection: verbs_rails.h */
 } fab_verbs_kind_t;
 
 typedef enum fab_verbs_refusal {
@@ -192,13 +201,13 @@ typedef struct fab_verbs_frame {
     /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
     uint32_t tm_qpn;
     uint32_t tm_psn;
-    uint32_t pair; /* HELLO: of which ports (verbs_pair.h) */
+    uint32_t pair; /* HELLO, RAIL: of which ports (verbs_pair.h) */
     /* HELLO, REPLY: a connection broke; messages that the sender had received; verbs_keep.h */
     uint32_t received;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(304 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(312 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*

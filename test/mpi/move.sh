@@ -100,5 +100,26 @@ by_other_ports 3 TMDEV_DEVICES=2 "TMDEV_CUT=$PWD/cuts" OMPI_MCA_pml_tm_verbs_tim
 wait
 require "It goes on by other ports"
 
+# One of several ports that read long messages fails in the middle of them: by LID 3 of both.
+: >"$TM_WORK/out"
+head -c 256 /dev/zero >cuts
+{
+    for _ in {1..600}; do
+        ! grep -qs 'come by several ports' "$TM_WORK/out" || break
+        sleep 0.1
+    done
+    printf '\1' | dd of=cuts bs=1 seek=3 conv=notrunc status=none
+} &
+(
+    # shellcheck disable=SC2031 # each has a subshell of its own
+    export TMDEV_FABRIC=$$.$RANDOM TMDEV_DEVICES=3 TMDEV_CUT=$PWD/cuts
+    tm_mpirun 2 --mca pml_tm_verbose 1 --mca pml_tm_verbs_timeout 8 --mca pml_tm_verbs_tm none \
+        "$(tm_mpi_program rails)" fails
+) || fail "rails"
+wait
+require "rails: errors=0"
+require "read no more shares of long messages"
+forbid "is tried by"
+
 # A tool hears of it.
 [[ $TM_OMPI_SERIES == [45].* ]] || moved 2 '*' tool_events moved

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rails: further connections for long data. */
+#include "verbs/verbs_rails.h"
+
+#include <stdlib.h>
+
+#include "fabric/fab_params.h"
+#include "verbs/verbs_conn.h"
+#include "verbs/verbs_connect.h"
+#include "verbs/verbs_expose.h"
+#include "verbs/verbs_fail.h"
+#include "verbs/verbs_op.h"
+#include "verbs/verbs_pair.h"
+#include "verbs/verbs_ports.h"
+
+enum {
+    FAB_VERBS_SPEED_UNKNOWN = 4000, /* 400 Gbit/s: newer than what is known here */
+    FAB_VERBS_SHARE_UNIT = 4096,    /* bytes: shares are multiples of it */
+};
+
+/* ---- making ------------------------------------------------------------- */
+
+/* That the peer may have rails now, and this process. */
+static bool may_have(const fab_verbs_ep_t *ep)
+{
+    return 0 == ep->pair && 0 == ep->dom->index && 0 == ep->remote && !ep->is_closing &&
+           !ep->has_left && 0 == ep->end_by && NULL == ep->failure &&
+           0 == fab_params.verbs_max_connections;
+}
+
+static bool may_share(const fab_verbs_addr_t *addr, uint8_t port)
+{
+    return port > 0 && 0 != (addr->others[port - 1].flags & FAB_VERBS_ADDR_SHARE);
+}
+
+static bool is_taken(const fab_verbs_ep_t *ep, uint8_t own, uint8_t remote)
+{
+    const fab_verbs_ep_t *rail = ep->rails;
+
+    while (NULL != rail && rail->dom->index != own && rail->remote != remote) {
+        rail = rail->next_rail;
+    }
+    return NULL != rail;
+}
+
+/* False: no memory, or the port cannot be opened; the other side's request is refused then. */
+static bool add_rail(fab_verbs_ep_t *ep, uint32_t pair, uint8_t own, uint8_t remote)
+{
+    const char *why = "there is not enough memory";
+    fab_verbs_domain_t *dom = fab_verbs_port_domain(ep->dom->first, own, &why);
+    fab_verbs_ep_t *rail = NULL != dom ? malloc(sizeof(*rail)) : NULL;
+    fab_verbs_ep_t **end = &ep->rails;
+
+    if (NULL == rail) {
+        fab_log(ep->dom->fab, 10, "no rail by port %u: %s", own, why);
+        return false;
+    }
+    *rail = (fab_verbs_ep_t){.peer = ep->peer,
+                             .dom = dom,
+                             .main = ep,
+                             .addr = ep->addr,
+                             .is_local = ep->is_local,
+                             .pair = (uint8_t) pair,
+                             .remote = remote};
+    STAILQ_INIT(&rail->ops);
+    LIST_INSERT_HEAD(&dom->eps, rail, link);
+    while (NULL != *end) {
+        end = &(*end)->next_rail;
+    }
+    *end = rail;
+    return true;
+}
+
+static void make_rails(fab_verbs_ep_t *ep)
+{
+    const fab_verbs_domain_t *first = ep->dom->first;
+    uint8_t own, remote;
+
+    if (ep->has_rails) {
+        return;
+    }
+    ep->has_rails = true;
+    for (uint32_t pair = 1;
+         NULL == fab_verbs_pair_find(first, ep->peer->name, &ep->addr, &pair, &own, &remote);
+         pair++) {
+        if (may_share(&first->addr, own) && may_share(&ep->addr, remote) &&
+            !is_taken(ep, own, remote)) {
+            (void) add_rail(ep, pair, own, remote);
+        }
+    }
+}
+
+/* ---- shares ------------------------------------------------------------- */
+
+static uint32_t speed_of(const fab_verbs_addr_t *addr, uint8_t port)
+{
+    uint32_t speed = 0 == port ? addr->speed : addr->others[port - 1].speed;
+
+    return 0 != speed ? speed : FAB_VERBS_SPEED_UNKNOWN;
+}
+
+static uint32_t speed_by(const fab_verbs_ep_t *ep)
+{
+    return fab_verbs_min(speed_of(&ep->dom->first->addr, ep->dom->index),
+                         speed_of(&ep->addr, ep->remote));
+}
+
+/* A rail that is up, and for which there is a key. */
+static bool can_share(const fab_verbs_ep_t *rail, const fab_rkey_t *rkey)
+{
+    return FAB_VERBS_UP == rail->state && NULL == rail->failure && rail->conn->is_ready &&
+           fab_verbs_has_rail_key(rkey, rail->remote);
+}
+
+/* The last len bytes of what the operation has.  False: they stay with it. */
+static bool share(fab_verbs_ep_t *rail, fab_verbs_op_t *op, size_t len)
+{
+    fab_rma_t *rma = op->rma;
+    size_t from = op->end - len;
+    fab_verbs_op_t *part = malloc(sizeof(*part));
+    fab_reg_t *reg = NULL != part ? fab_verbs_register(rail->dom, (char *) rma->local + from, len,
+                                                       FAB_REG_LOCAL_WRITE)
+                                  : NULL;
+
+    if (NULL == reg) {
+        free(part);
+        return false;
+    }
+    *part = (fab_verbs_op_t){.dom = rail->dom,
+                             .rma = rma,
+                             .whole = op,
+                             .reg = reg,
+                             .from = from,
+                             .posted = from,
+                             .end = op->end,
+                             .rkey = fab_verbs_rail_key(&rma->rkey, rail->remote)};
+    op->end = from;
+    op->num_shares++;
+    fab_verbs_op_append(rail, part);
+    fab_verbs_ops_list(rail);
+    return true;
+}
+
+void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
+{
+    const fab_rkey_t *rkey = &op->rma->rkey;
+    uint32_t all = speed_by(ep);
+
+    if (!may_have(ep) || FAB_VERBS_UP != ep->state) {
+        return;
+    }
+    make_rails(ep);
+    for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
+        fab_verbs_connect(rail);
+        all += can_share(rail, rkey) ? speed_by(rail) : 0;
+    }
+    for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
+        size_t len = op->rma->len / all * speed_by(rail) & ~(size_t) (FAB_VERBS_SHARE_UNIT - 1);
+        if (can_share(rail, rkey) && len > 0) {
+            (void) share(rail, op, len);
+        }
+    }
+}
+
+fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair)
+{
+    fab_verbs_ep_t *rail;
+
+    if (!may_have(ep)) {
+        return NULL;
+    }
+    make_rails(ep);
+    rail = ep->rails;
+    while (NULL != rail && rail->pair != pair) {
+        rail = rail->next_rail;
+    }
+    return NULL != rail && !rail->has_left && NULL == rail->failure ? rail : NULL;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+/* What waits in its queue; what is in flight is given back if it fails. */
+static void give_back(fab_verbs_ep_t *rail)
+{
+    fab_verbs_ops_unlist(rail);
+    while (!STAILQ_EMPTY(&rail->ops)) {
+        fab_verbs_op_t *part = fab_verbs_op_take(rail);
+        if (0 == part->in_flight) {
+            fab_verbs_op_give_back(part, rail->main);
+        } else {
+            part->status = OPAL_ERR_UNREACH; /* not all of it will be asked for */
+        }
+    }
+}
+
+/* False: what is in flight has not ended yet. */
+static bool stop(fab_verbs_ep_t *rail, uint64_t now)
+{
+    if (NULL != rail->conn && !fab_verbs_conn_drain(rail->conn, now)) {
+        return false;
+    }
+    if (NULL != rail->conn) {
+        fab_verbs_conn_destroy(rail->conn, OPAL_ERR_UNREACH);
+    }
+    give_back(rail);
+    fab_verbs_connect_cancel(rail);
+    return true;
+}
+
+bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now)
+{
+    fab_verbs_failure_t *failure;
+
+    if (!stop(rail, now)) {
+        return false;
+    }
+    rail->has_left = true;
+    failure = fab_verbs_ep_take_failure(rail);
+    fab_counters.verbs_rail_failed++;
+    fab_log(rail->dom->fab, 1,
+            "process 0x%llx: %s here and its port %u read no more shares of long messages: %s",
+            (unsigned long long) rail->peer->name, rail->dom->name, rail->remote, failure->why);
+    free(failure);
+    return true;
+}
+
+static void rail_free(fab_verbs_ep_t *rail)
+{
+    give_back(rail);
+    fab_verbs_connect_cancel(rail);
+    fab_verbs_conn_release(rail);
+    fab_verbs_ep_forget_failure(rail);
+    LIST_REMOVE(rail, link);
+    free(rail);
+}
+
+void fab_verbs_rails_end(fab_verbs_ep_t *ep)
+{
+    ep->has_rails = false;
+    while (NULL != ep->rails) {
+        fab_verbs_ep_t *rail = ep->rails;
+        ep->rails = rail->next_rail;
+        rail_free(rail);
+    }
+}
+
+bool fab_verbs_rails_drain(fab_verbs_ep_t *ep, uint64_t now)
+{
+    bool is_over = true;
+
+    for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
+        is_over = stop(rail, now) && is_over;
+    }
+    if (is_over) {
+        fab_verbs_rails_end(ep);
+    }
+    return is_over;
+}

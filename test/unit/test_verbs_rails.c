@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Long data read by several ports: it is right whatever its length and place, and comes by all
+ * ports; what a port has not read when it fails the first one reads.  Skipped where there is no
+ * RDMA device.
+ *
+ * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=600 quick=no
+ */
+#include "test_verbs_world.h"
+
+#include "verbs/verbs_fail.h"
+
+enum { MEMORY = 3 << 20, GUARD = 64, ROUNDS = 6 };
+
+static unsigned char memory[MEMORY], expected[MEMORY], copy[MEMORY + 2 * GUARD];
+
+static unsigned char byte_at(int rank, size_t at)
+{
+    return (unsigned char) (at * 31 + (at >> 8) * 7 + (at >> 16) * 13 + (unsigned) rank * 101);
+}
+
+/* ---- the two processes --------------------------------------------------- */
+
+/* A place of shared memory for the key that a rank has for the other. */
+typedef struct offer {
+    fab_rkey_t rkey;
+    uint64_t from, len;
+} offer_t;
+
+static offer_t *offer_of(const world_t *world, int rank)
+{
+    return (offer_t *) (uintptr_t) &world->shared->scratch[256 + 16 * rank];
+}
+
+static uint64_t got, wanted; /* messages, one for each time that the two have begun */
+
+static fab_peer_t *begin(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    for (size_t i = 0; i < MEMORY; i++) {
+        memory[i] = byte_at(world->rank, i);
+        expected[i] = byte_at(1 - world->rank, i);
+    }
+    srandom((unsigned) world->rank + 1);
+    world_barrier(world);
+    connect_to(world, peer);
+    wanted++;
+    WORLD_UNTIL(wanted == got);
+    world_barrier(world);
+    return peer;
+}
+
+static void offer(world_t *world, fab_peer_t *peer, size_t from, size_t len)
+{
+    offer_t *mine = offer_of(world, world->rank);
+
+    mine->from = from;
+    mine->len = len;
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory + from, len, FAB_ACCESS_READ, &mine->rkey));
+}
+
+static fab_rma_t op, by_all;
+
+static void get(world_t *world, fab_peer_t *peer, const offer_t *theirs)
+{
+    memset(copy, 0, sizeof(copy));
+    for (size_t i = 0; i < theirs->len; i++) {
+        copy[GUARD + i] = (unsigned char) ~expected[theirs->from + i];
+    }
+    op = (fab_rma_t){.peer = peer,
+                     .local = copy + GUARD,
+                     .remote = (uintptr_t) memory + theirs->from,
+                     .len = theirs->len,
+                     .rkey = theirs->rkey,
+                     .complete = rma_complete};
+    completed = 0;
+    CHECK(OPAL_SUCCESS == fab_get(&op));
+}
+
+static void check_copy(world_t *world, const offer_t *theirs)
+{
+    CHECK(1 == completed && OPAL_SUCCESS == complete_status && theirs->len == op.done);
+    CHECK(0 == memcmp(copy + GUARD, expected + theirs->from, theirs->len));
+    for (size_t i = 0; i < GUARD; i++) {
+        CHECK(0 == copy[i] && 0 == copy[GUARD + theirs->len + i]);
+    }
+}
+
+static void get_all(world_t *world, fab_peer_t *peer)
+{
+    const offer_t theirs = *offer_of(world, 1 - world->rank);
+
+    get(world, peer, &theirs);
+    WORLD_UNTIL(0 != completed);
+    check_copy(world, &theirs);
+}
+
+static int num_rails(const fab_peer_t *peer)
+{
+    int num = 0;
+
+    for (const fab_verbs_ep_t *rail = ep_of(peer)->rails; NULL != rail; rail = rail->next_rail) {
+        num += FAB_VERBS_UP == rail->state;
+    }
+    return num;
+}
+
+/* All offer all to the other, by a key that is made before there are rails, and read it. */
+static offer_t bring_up(world_t *world, fab_peer_t *peer, int num)
+{
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    get_all(world, peer);
+    WORLD_UNTIL(num == num_rails(peer));
+    world_barrier(world);
+    return *offer_of(world, world->rank);
+}
+
+static void read_once(world_t *world, fab_peer_t *peer)
+{
+    size_t from = (size_t) random() % (MEMORY / 2);
+    size_t len = FAB_VERBS_RAIL_MIN + (size_t) random() % (MEMORY - FAB_VERBS_RAIL_MIN - from + 1);
+
+    offer(world, peer, from, len);
+    world_barrier(world);
+    get_all(world, peer);
+    world_barrier(world);
+    fab_unexpose(peer, &offer_of(world, world->rank)->rkey);
+}
+
+/* ---- what it is like ----------------------------------------------------- */
+
+static int rails;   /* that are expected */
+static int percent; /* of long data that these are expected to read */
+
+static void shares_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+    offer_t all = bring_up(world, peer, rails);
+    unsigned long long before = fab_counters.verbs_rma_bytes, rail_bytes;
+    long long share;
+
+    CHECK(0 == fab_counters.verbs_rail_bytes); /* there was no key for them */
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    get_all(world, peer);
+    rail_bytes = fab_counters.verbs_rail_bytes;
+    share = (long long) (100 * rail_bytes / MEMORY);
+    CHECK(before + MEMORY == fab_counters.verbs_rma_bytes);
+    CHECK(share >= percent - 1 && share <= percent);
+    world_barrier(world);
+    fab_unexpose(peer, &offer_of(world, world->rank)->rkey);
+    for (int i = 0; i < ROUNDS; i++) {
+        read_once(world, peer);
+    }
+    CHECK((0 == rails) == (rail_bytes == fab_counters.verbs_rail_bytes));
+    rail_bytes = fab_counters.verbs_rail_bytes;
+    *offer_of(world, world->rank) = all; /* the first key again: one for the first port alone */
+    world_barrier(world);
+    get_all(world, peer);
+    CHECK(rail_bytes == fab_counters.verbs_rail_bytes);
+    CHECK(0 == fab_counters.verbs_rail_failed && 0 == world->failures);
+    world_barrier(world);
+    fab_unexpose(peer, &all.rkey);
+    world_barrier(world);
+}
+
+static void run_shares(const char *devices, int num, int its_percent)
+{
+    setenv("TMDEV_DEVICES", devices, 1);
+    rails = num;
+    percent = its_percent;
+    assert_int_equal(world_run(2, false, shares_body), 0);
+    unsetenv("TMDEV_DEVICES");
+}
+
+static void without_tm(void (*run)(void))
+{
+    char *tm = fab_params.verbs_tm;
+
+    fab_params.verbs_tm = (char *) (uintptr_t) "none";
+    run();
+    fab_params.verbs_tm = tm;
+}
+
+static void shares(void)
+{
+    setenv("TMDEV_LINK", "eth", 1);
+    run_shares("4", 3, 75);
+    unsetenv("TMDEV_LINK");
+    setenv("TMDEV_SPEED", "200,200,100", 1); /* by the first two 200, by the others 200 and 100 */
+    run_shares("3", 2, 60);
+    unsetenv("TMDEV_SPEED");
+    world_num_local = 1; /* alone on its host */
+    run_shares("2", 1, 50);
+    world_num_local = 0;
+}
+
+static void test_shares(void **state)
+{
+    (void) state;
+    run_shares("3", 2, 66);
+    without_tm(shares);
+}
+
+/* Where it does not help, or is not wanted. */
+static void test_none(void **state)
+{
+    (void) state;
+    run_shares("1", 0, 0);
+    run_shares("2", 0, 0); /* as many processes as ports */
+    fab_params.verbs_rails = 1;
+    run_shares("3", 0, 0);
+    fab_params.verbs_rails = 2;
+    run_shares("4", 1, 50);
+    fab_params.verbs_rails = FAB_VERBS_PORTS;
+    fab_params.verbs_max_connections = 8;
+    run_shares("3", 0, 0);
+    fab_params.verbs_max_connections = 0;
+}
+
+/* Another host may have one port, or a user who wants no rails. */
+static void one_port_body(world_t *world)
+{
+    if (1 == world->rank) {
+        fab_close(world->fab, FAB_USER_PML);
+        fab_params.verbs_ports = 1;
+        world_open(world, false);
+    }
+    world_barrier(world);
+    shares_body(world);
+}
+
+static void test_one_port(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "4", 1);
+    rails = 0;
+    percent = 0;
+    assert_int_equal(world_run(2, false, one_port_body), 0);
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* ---- ports that fail ----------------------------------------------------- */
+
+/* Of three devices: the first connection is by LIDs 1 and 2, rails by 3 and 3, and by 2 and 1. */
+enum { RAIL_LID = 3 };
+
+static void with_cuts(world_fn_t body)
+{
+    unsigned int timeout = fab_params.verbs_timeout;
+
+    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
+    setenv("TMDEV_DEVICES", "3", 1);
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, body), 0);
+    world_end_cuts();
+    unsetenv("TMDEV_DEVICES");
+    fab_params.verbs_timeout = timeout;
+}
+
+/* A rail fails in the middle of what it reads: all is right, and goes on by what is left. */
+static void cut_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+    offer_t all = bring_up(world, peer, 2), again, theirs;
+    unsigned long long before;
+
+    offer(world, peer, 0, MEMORY);
+    again = *offer_of(world, world->rank);
+    world_barrier(world);
+    theirs = *offer_of(world, 1 - world->rank);
+    while (0 == fab_counters.verbs_rail_failed && 0 == world->rank) {
+        get(world, peer, &theirs);
+        for (int i = 0; i < random() % 8; i++) {
+            world_progress(world);
+        }
+        atomic_store(&world_cuts[RAIL_LID], 1);
+        WORLD_UNTIL(0 != completed);
+        check_copy(world, &theirs);
+    }
+    world_barrier(world);
+    CHECK(0 != world->rank || (1 == fab_counters.verbs_rail_failed && 1 == num_rails(peer) &&
+                               fab_counters.verbs_rail_returned > 0));
+    before = fab_counters.verbs_rail_bytes;
+    for (int i = 0; i < ROUNDS / 2; i++) {
+        read_once(world, peer);
+    }
+    CHECK(before < fab_counters.verbs_rail_bytes && 0 == world->failures);
+    CHECK(fab_counters.verbs_rail_failed <= 1 && 0 == fab_counters.verbs_other_ports);
+    world_barrier(world);
+    fab_unexpose(peer, &all.rkey);
+    fab_unexpose(peer, &again.rkey);
+    world_barrier(world);
+}
+
+static void test_cut(void **state)
+{
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        with_cuts(cut_body);
+    }
+}
+
+/* A rail that no packet passes: the others read all. */
+static void no_path_body(world_t *world)
+{
+    fab_peer_t *peer;
+    offer_t all;
+
+    atomic_store(&world_cuts[RAIL_LID], 1);
+    peer = begin(world);
+    all = bring_up(world, peer, 1);
+    for (int i = 0; i < ROUNDS / 2; i++) {
+        read_once(world, peer);
+    }
+    CHECK(fab_counters.verbs_rail_bytes > 0 && 0 == world->failures);
+    WORLD_UNTIL(fab_counters.verbs_rail_failed > 0 || 1 == world->rank);
+    CHECK(0 == fab_counters.verbs_rail_returned && 0 == fab_counters.verbs_other_ports);
+    world_barrier(world);
+    fab_unexpose(peer, &all.rkey);
+    world_barrier(world);
+}
+
+static void test_no_path(void **state)
+{
+    (void) state;
+    with_cuts(no_path_body);
+}
+
+/*
+ * The first port fails while the peer's memory is read, which does not answer: messages take the
+ * place of what all ports were reading, and go by the next ones.
+ */
+static void first_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    if (0 == world->rank) { /* makes the rails */
+        get(world, peer, offer_of(world, 1));
+    }
+    WORLD_UNTIL(2 == num_rails(peer));
+    world_barrier(world);
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    if (0 == world->rank) {
+        by_all = op;
+        by_all.rkey = offer_of(world, 1)->rkey;
+        CHECK(OPAL_SUCCESS == fab_get(&by_all));
+        WORLD_UNTIL(ep_of(peer)->rails->conn->in_flight > 0);
+        fab_verbs_port_lost(verbs_domain(world)); /* as it says after ten seconds */
+        WORLD_UNTIL(2 == completed);
+        CHECK(OPAL_ERR_NOT_SUPPORTED == complete_status && NULL == ep_of(peer)->rails);
+    }
+    post(world, peer);
+    WORLD_UNTIL(wanted + 1 == got);
+    world_barrier(world);
+    CHECK(0 == world->failures && ep_of(peer)->pair > 0);
+    world_barrier(world);
+}
+
+static void first_fails(void)
+{
+    setenv("TMDEV_DEVICES", "3", 1);
+    setenv("TMDEV_HOLD_READS", "1", 1);
+    assert_int_equal(world_run(2, false, first_body), 0);
+    unsetenv("TMDEV_HOLD_READS");
+    unsetenv("TMDEV_DEVICES");
+}
+
+static void test_first_fails(void **state)
+{
+    (void) state;
+    without_tm(first_fails);
+}
+
+/* ---- peers that end ------------------------------------------------------ */
+
+enum { DIES, LEAVES, IS_LEFT };
+
+static int how;
+
+/* Rank 0 reads by all ports from rank 1, which does not answer, and one of both ends. */
+static void end_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    if (0 == world->rank) {
+        get(world, peer, offer_of(world, 1));
+    }
+    WORLD_UNTIL(2 == num_rails(peer));
+    world_barrier(world);
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    if (0 == world->rank) {
+        by_all = op;
+        by_all.rkey = offer_of(world, 1)->rkey;
+        CHECK(OPAL_SUCCESS == fab_get(&by_all));
+        WORLD_UNTIL(ep_of(peer)->rails->conn->in_flight > 0);
+    }
+    world_barrier(world);
+    if (1 == world->rank && IS_LEFT != how) {
+        if (DIES == how) {
+            kill(getpid(), SIGKILL);
+        }
+        return;
+    }
+    if (0 == world->rank && IS_LEFT != how) {
+        WORLD_UNTIL(2 == completed);
+        CHECK(OPAL_ERR_UNREACH == complete_status && 1 == world->failures);
+    }
+}
+
+static void test_ends(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "3", 1);
+    setenv("TMDEV_HOLD_READS", "1", 1);
+    for (how = DIES; how <= IS_LEFT; how++) {
+        assert_int_equal(world_run_some_die(2, false, end_body, DIES == how ? 2 : 0), 0);
+    }
+    unsetenv("TMDEV_HOLD_READS");
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* Both close each other, and begin again: with rails. */
+static void again_body(world_t *world)
+{
+    for (int i = 0; i < 3; i++) {
+        fab_peer_t *peer = begin(world);
+        offer_t all = bring_up(world, peer, 2);
+        read_once(world, peer);
+        world_barrier(world);
+        fab_unexpose(peer, &all.rkey);
+        close_peers(world);
+    }
+    CHECK(fab_counters.verbs_rail_bytes > 0 && 0 == fab_counters.verbs_rail_failed);
+    world_barrier(world);
+}
+
+static void test_again(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "3", 1);
+    assert_int_equal(world_run(2, false, again_body), 0);
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* ---- peers that are wrong ------------------------------------------------ */
+
+/* Keys that mean nothing, for ports that are not there: those ports fail, and the data is right. */
+static void bad_keys_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+    offer_t all = bring_up(world, peer, 2);
+    offer_t *mine = offer_of(world, world->rank);
+
+    if (1 == world->rank) {
+        memset(mine->rkey.bytes + 6, 0xff, 2); /* of all ports */
+        memset(mine->rkey.bytes + 16, 0xa5, 16);
+    }
+    world_barrier(world);
+    if (0 == world->rank) {
+        get_all(world, peer);
+        CHECK(2 == fab_counters.verbs_rail_failed && 2 <= fab_counters.verbs_rail_returned);
+        get_all(world, peer);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+    fab_unexpose(peer, &all.rkey);
+    world_barrier(world);
+}
+
+static void test_bad_keys(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "3", 1);
+    setenv("TMDEV_QUIET", "1", 1);
+    assert_int_equal(world_run(2, false, bad_keys_body), 0);
+    unsetenv("TMDEV_QUIET");
+    unsetenv("TMDEV_DEVICES");
+}
+
+/* A message over a rail would overtake others. */
+static void message_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+    fab_verbs_tmh_t tmh = {.id = AM_DATA};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+
+    (void) bring_up(world, peer, 2);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS ==
+              fab_verbs_conn_send(ep_of(peer)->rails->conn, &wr, &tmh, NULL, 0, NULL));
+        world_barrier(world);
+    } else {
+        world_barrier(world);
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "over a connection for shares of long ones"));
+    }
+}
+
+static void test_message(void **state)
+{
+    (void) state;
+    setenv("TMDEV_DEVICES", "3", 1);
+    assert_int_equal(world_run(2, false, message_body), 0);
+    unsetenv("TMDEV_DEVICES");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),   cmocka_unit_test(test_none),
+        cmocka_unit_test(test_one_port), cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_no_path),  cmocka_unit_test(test_first_fails),
+        cmocka_unit_test(test_ends),     cmocka_unit_test(test_again),
+        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_message),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    world_use_providers("verbs,tcp");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
