@@ -301,6 +301,7 @@ static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello, fab_ofi_
     ep->to = FI_ADDR_NOTAVAIL;
     ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
     TAILQ_INIT(&ep->ops);
+    TAILQ_INIT(&ep->posted);
     LIST_INIT(&ep->exposed);
     LIST_INSERT_HEAD(&dom->lingering, ep, link);
     if (1 == fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL)) {

@@ -58,8 +58,10 @@ struct fab_ofi_ep {
     fab_ofi_sbuf_t *reserved;  /* by fab_reserve(); NULL: none */
     fab_ofi_sbuf_t *to_send;   /* messages that found no room, the oldest; NULL: none */
     fab_ofi_sbuf_t *last_send; /* the newest of them */
-    fab_ofi_op_queue_t ops;    /* get and put, until they have ended */
+    fab_ofi_op_queue_t ops;    /* get and put of which something is to be asked for */
+    fab_ofi_op_queue_t posted; /* and others until they end; first those that nothing ends */
     uint32_t num_xfers;        /* of them, handed to libfabric */
+    size_t under_way;          /* bytes of these */
     fab_ofi_exposed_list_t exposed;
     fab_ofi_tm_ep_t *tm;      /* offers, both ways; NULL: none */
     fab_ofi_offers_t *offers; /* of it, those of the peer; NULL: none can be noted */

@@ -92,6 +92,7 @@ static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_o
                              .addr = *addr,
                              .is_local = addr->host == dom->addr.host && addr->pid > 0};
         TAILQ_INIT(&ep->ops);
+        TAILQ_INIT(&ep->posted);
         LIST_INSERT_HEAD(&dom->eps, ep, link);
     }
     return ep;

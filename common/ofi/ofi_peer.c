@@ -295,7 +295,7 @@ static void left(fab_ofi_ep_t *ep)
     fab_ofi_session_end(ep);
     if (ep->is_closing) {
         ep_finish(ep);
-    } else if (!TAILQ_EMPTY(&ep->ops)) {
+    } else if (!TAILQ_EMPTY(&ep->ops) || !TAILQ_EMPTY(&ep->posted)) {
         fab_ofi_ep_defer_failure(
             ep, OPAL_ERR_UNREACH,
             "It has left, or given this process up, while its memory was read or written.");

@@ -17,6 +17,11 @@
 
 /* ---- one operation ------------------------------------------------------- */
 
+static fab_ofi_op_queue_t *queue_of(const fab_ofi_op_t *op)
+{
+    return op->is_posted ? &op->ep->posted : &op->ep->ops;
+}
+
 static void op_end(fab_ofi_op_t *op)
 {
     fab_rma_t *rma = op->rma;
@@ -24,7 +29,7 @@ static void op_end(fab_ofi_op_t *op)
     int status = op->status;
 
     if (NULL != op->ep) {
-        TAILQ_REMOVE(&op->ep->ops, op, link);
+        TAILQ_REMOVE(queue_of(op), op, link);
     }
     free(op);
     if (!is_closed) {
@@ -37,6 +42,18 @@ static bool op_is_posted(const fab_ofi_op_t *op)
 {
     return OPAL_SUCCESS != op->status || NULL == op->ep ||
            (op->posted == op->rma->len && (op->is_flushed || op->dom->is_honest));
+}
+
+/* Put it where it belongs now: behind others that something is to be asked for of. */
+static void op_file(fab_ofi_op_t *op)
+{
+    TAILQ_REMOVE(queue_of(op), op, link);
+    op->is_posted = op_is_posted(op);
+    if (op->is_posted && 0 == op->in_flight) {
+        TAILQ_INSERT_HEAD(&op->ep->posted, op, link);
+    } else {
+        TAILQ_INSERT_TAIL(queue_of(op), op, link);
+    }
 }
 
 /* Hand a transfer over. Returns an error of libfabric's, or 0. */
@@ -67,7 +84,7 @@ static int hand_over(fab_ofi_op_t *op, fab_ofi_xfer_t *xfer, void *local, uint64
     return (int) rc;
 }
 
-/* Post the next transfer. False: not now, or the operation has failed. */
+/* Post the next transfer, and file the operation. False: not now, or it has failed. */
 static bool op_step(fab_ofi_op_t *op)
 {
     const fab_rma_t *rma = op->rma;
@@ -97,6 +114,7 @@ static bool op_step(fab_ofi_op_t *op)
             fab_ofi_ep_defer_failure(op->ep, OPAL_ERR_UNREACH,
                                      "%s refused to move memory of it: %s.", op->dom->name,
                                      fi_strerror(-rc));
+            op_file(op);
         }
         return false;
     }
@@ -104,7 +122,9 @@ static bool op_step(fab_ofi_op_t *op)
     op->is_flushed = op->is_flushed || 0 == left;
     op->in_flight++;
     op->ep->num_xfers++;
+    op->ep->under_way += xfer->len;
     op->dom->num_xfers++;
+    op_file(op);
     return true;
 }
 
@@ -132,11 +152,17 @@ static fab_ofi_op_t *next_op(const fab_ofi_ep_t *ep)
     fab_ofi_op_t *op;
 
     TAILQ_FOREACH(op, &ep->ops, link) {
-        if (!op_is_posted(op) && (op->posted < op->rma->len || 0 == op->in_flight)) {
+        if (op->posted < op->rma->len || 0 == op->in_flight) {
             return op;
         }
     }
     return NULL;
+}
+
+static bool may_post(const fab_ofi_ep_t *ep)
+{
+    return FAB_OFI_UP == ep->state && NULL == ep->failure && !ep->is_dropping &&
+           ep->num_xfers < FAB_OFI_XFERS && ep->under_way < FAB_OFI_UNDER_WAY;
 }
 
 static int ep_post(fab_ofi_ep_t *ep)
@@ -144,10 +170,7 @@ static int ep_post(fab_ofi_ep_t *ep)
     fab_ofi_op_t *op;
     int events = 0;
 
-    while (FAB_OFI_UP == ep->state && NULL == ep->failure && !ep->is_dropping &&
-           ep->num_xfers < FAB_OFI_STEPS && NULL != (op = next_op(ep)) && op_step(op)) {
-        TAILQ_REMOVE(&ep->ops, op, link); /* the others' turn */
-        TAILQ_INSERT_TAIL(&ep->ops, op, link);
+    while (may_post(ep) && NULL != (op = next_op(ep)) && op_step(op)) {
         events++;
     }
     return events;
@@ -156,14 +179,9 @@ static int ep_post(fab_ofi_ep_t *ep)
 /* One that has ended without a transfer that could say so. */
 static fab_ofi_op_t *ended_op(const fab_ofi_ep_t *ep)
 {
-    fab_ofi_op_t *op;
+    fab_ofi_op_t *op = TAILQ_FIRST(&ep->posted);
 
-    TAILQ_FOREACH(op, &ep->ops, link) {
-        if (0 == op->in_flight && op_is_posted(op)) {
-            return op;
-        }
-    }
-    return NULL;
+    return NULL != op && 0 == op->in_flight ? op : NULL;
 }
 
 int fab_ofi_rma_progress(fab_ofi_domain_t *dom)
@@ -207,6 +225,7 @@ int fab_ofi_rma(fab_rma_t *rma)
     *op = (fab_ofi_op_t){.ep = ep, .dom = ep->dom, .rma = rma};
     op->is_flushed = FAB_GET == rma->kind || 0 == rma->len;
     TAILQ_INSERT_TAIL(&ep->ops, op, link);
+    op_file(op);
     (void) ep_post(ep);
     if (NULL != next_op(ep) || NULL != ended_op(ep)) {
         ep_list(ep);
@@ -227,12 +246,16 @@ void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status)
         op->rma->done += xfer->len;
         fab_counters.ofi_rma_bytes += xfer->len;
     }
-    free(xfer);
     if (NULL != op->ep) {
         op->ep->num_xfers--;
+        op->ep->under_way -= xfer->len;
+        if (op->is_posted != op_is_posted(op)) { /* it failed, or is to be flushed after all */
+            op_file(op);
+        }
         (void) ep_post(op->ep);
         ep_list(op->ep);
     }
+    free(xfer);
     if (0 == op->in_flight && op_is_posted(op)) {
         op_end(op);
     }
@@ -244,7 +267,9 @@ void fab_ofi_rma_drop(fab_ofi_ep_t *ep)
 
     ep_unlist(ep);
     ep->num_xfers = 0; /* those under way belong to their operations */
+    ep->under_way = 0;
     fab_ofi_unexpose_all(ep->dom, &ep->exposed);
+    TAILQ_CONCAT(&ep->ops, &ep->posted, link);
     while (NULL != (op = TAILQ_FIRST(&ep->ops))) {
         TAILQ_REMOVE(&ep->ops, op, link);
         op->ep = NULL;

@@ -9,18 +9,20 @@
 #include "ofi/ofi_ep.h"
 
 enum {
-    FAB_OFI_STEP = 1 << 20, /* bytes of one transfer at most */
-    FAB_OFI_STEPS = 4,      /* transfers under way with one peer */
+    FAB_OFI_STEP = 1 << 20,      /* bytes of one transfer at most */
+    FAB_OFI_UNDER_WAY = 4 << 20, /* bytes under way with one peer before no more are asked for */
+    FAB_OFI_XFERS = 64,          /* and transfers */
 };
 
 struct fab_ofi_op {
-    TAILQ_ENTRY(fab_ofi_op) link; /* in ep->ops */
+    TAILQ_ENTRY(fab_ofi_op) link; /* in ep->ops or ep->posted */
     fab_ofi_ep_t *ep;             /* NULL: dropped */
     fab_ofi_domain_t *dom;
     fab_rma_t *rma;
     size_t posted;      /* bytes asked for so far */
     uint32_t in_flight; /* transfers under way */
     int status;
+    bool is_posted;  /* it is in ep->posted */
     bool is_flushed; /* a read after the last write has been asked for, or is not needed */
 };
 
