@@ -5,7 +5,6 @@
  */
 #include "verbs/verbs_answer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
@@ -74,6 +73,16 @@ static void answered(fab_verbs_ep_t *ep)
     fab_sock_send(ep->sock, &reply);
 }
 
+/* Nothing was sent on its connection. */
+static void forget_conn(fab_verbs_ep_t *ep)
+{
+    if (fab_verbs_conn_is_asking(ep->conn)) {
+        fab_verbs_conn_linger(ep->conn);
+    } else {
+        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    }
+}
+
 /* Answer the HELLO that came through sock, with the existing QP or a new one. */
 static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
@@ -81,7 +90,7 @@ static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t
 
     fab_verbs_connect_cancel(ep);
     if (NULL != ep->conn && ep->conn->is_cm_begun) {
-        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+        forget_conn(ep);
     }
     if (NULL == ep->conn) {
         fab_verbs_make_room(ep->dom);
@@ -328,8 +337,7 @@ static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
     }
 }
 
-/* The QPs are ready, or cannot be.  The endpoint may have given the connection up meanwhile. */
-static void resolved(fab_verbs_job_t *job)
+void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
 {
     fab_verbs_ep_t *ep = job->conn->ep;
     bool is_awaited = NULL != ep && NULL == ep->failure &&
@@ -350,16 +358,6 @@ static void resolved(fab_verbs_job_t *job)
         ep->sock = NULL;
         fab_verbs_connect_cancel(ep);
         cannot_answer(ep, sock, &job->frame, why);
-    }
-}
-
-void fab_verbs_connect_resolved(fab_verbs_domain_t *dom)
-{
-    fab_verbs_job_t *job;
-
-    while (NULL != (job = fab_verbs_resolve_poll(dom))) {
-        resolved(job);
-        free(job);
     }
 }
 
@@ -443,11 +441,7 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
      * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
      * again, and fails then.
      */
-    if (NULL != ep->conn->job) {
-        fab_verbs_conn_linger(ep->conn);
-    } else {
-        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
-    }
+    forget_conn(ep);
     fab_verbs_connect_cancel(ep);
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);

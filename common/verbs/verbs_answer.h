@@ -11,8 +11,8 @@
 void fab_verbs_connected(fab_verbs_ep_t *ep);
 void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
 
-/* Of those whose QPs were made ready in a thread. */
-void fab_verbs_connect_resolved(fab_verbs_domain_t *dom);
+/* The QPs were made ready in a thread, or cannot be. */
+void fab_verbs_connect_resolved(const fab_verbs_job_t *job);
 /* Of those that are being probed: see whose packet has passed, or will not. */
 void fab_verbs_connect_probed(fab_verbs_domain_t *dom);
 

@@ -39,10 +39,14 @@ struct fab_verbs_cm_ops {
     int (*poll)(fab_verbs_domain_t *dom);
 
     /*
-     * The peer's QPs are known: make this side's ready to receive, then to send.  Return an errno.
-     * The first may wait for the network: the lock need not be held.  NULL: rdma_cm does both.
+     * The call that may wait for the network, without the lock (verbs_resolve.h).  Returns an
+     * errno.  frames: the peer's QPs are known, make this side's ready to receive.  rdma_cm: ask
+     * the peer.
      */
-    int (*to_receive)(const fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame);
+    int (*step)(const fab_verbs_job_t *job);
+    /* It has ended, in a thread: job->error.  The endpoint may have given the connection up. */
+    void (*stepped)(const fab_verbs_job_t *job);
+    /* After that, frames: make them ready to send. */
     int (*to_send)(const fab_verbs_conn_t *conn);
     /* Active side, REPLY arrived. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
     void (*connect)(fab_verbs_ep_t *ep);

@@ -9,10 +9,13 @@
 #include "verbs/verbs_pair.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_qp.h"
+#include "verbs/verbs_resolve.h"
 
 /* Each side's QP that sends goes with the other's that receives. */
-static int to_receive(const fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
+static int to_receive(const fab_verbs_job_t *job)
 {
+    const fab_verbs_conn_t *conn = job->conn;
+    const fab_verbs_frame_t *frame = &job->frame;
     const fab_verbs_domain_t *dom = conn->dom;
     bool has_tm = NULL != conn->tm_qp;
     fab_verbs_frame_t to = *frame;
@@ -68,7 +71,8 @@ const fab_verbs_cm_ops_t fab_verbs_cm_frames = {
     .open = frames_open,
     .close = frames_close,
     .poll = frames_poll,
-    .to_receive = to_receive,
+    .step = to_receive,
+    .stepped = fab_verbs_connect_resolved,
     .to_send = to_send,
     .connect = fab_verbs_connect_probe,
     .ready = fab_verbs_connect_done,

@@ -12,7 +12,10 @@
  * stands: a request is always waiting there. A QP whose attempt failed cannot be used again: the
  * connection gets another one.
  *
- * All under the fabric's lock.
+ * rdma_connect() may wait for the network: Soft-iWARP makes its TCP connection in it.  So it is
+ * called in a thread (verbs_resolve.h), and an id that is in it is not destroyed.  An id whose peer
+ * was asked is not destroyed either until there is an answer, as the kernel would wait for it then
+ * (destroy_cm_id()).  All else is under the fabric's lock.
  */
 #include "verbs/verbs_cm.h"
 
@@ -35,6 +38,7 @@
 #include "verbs/verbs_gid.h"
 #include "verbs/verbs_path.h"
 #include "verbs/verbs_qp.h"
+#include "verbs/verbs_resolve.h"
 
 enum {
     FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */
@@ -49,6 +53,11 @@ struct fab_verbs_cm {
     struct rdma_event_channel *channel;
     struct rdma_cm_id *listener;
     uint64_t again_at; /* us: when to try again what failed; 0: nothing did */
+    /*
+     * What came of rdma_connect() before that had returned in its thread, which takes moments only;
+     * other events wait meanwhile.  id NULL: nothing did.
+     */
+    struct rdma_cm_event early;
 };
 
 static socklen_t cm_sockaddr(const uint8_t *gid, uint16_t port, struct sockaddr_storage *out)
@@ -121,9 +130,13 @@ static struct rdma_conn_param cm_param(const fab_verbs_conn_t *conn)
 static void cm_forget(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->cm_id) {
+        if (conn->cm_id == conn->dom->cm->early.id) {
+            conn->dom->cm->early.id = NULL;
+        }
         (void) rdma_destroy_id(conn->cm_id);
         conn->cm_id = NULL;
     }
+    conn->is_cm_asked = false;
     conn->is_cm_up = false;
 }
 
@@ -214,24 +227,46 @@ static bool cm_is_proved(const uint8_t *key, const fab_verbs_cm_hello_t *hello)
     return fab_bytes_are_equal(proved.proof, hello->proof, sizeof(hello->proof));
 }
 
+/* The step that may wait, for minutes even. */
+static int cm_ask(const fab_verbs_job_t *job)
+{
+    struct rdma_conn_param param = cm_param(job->conn);
+
+    param.private_data = &job->hello;
+    param.private_data_len = sizeof(job->hello);
+    return 0 == rdma_connect(job->conn->cm_id, &param) ? 0 : errno;
+}
+
+static void cm_asked(const fab_verbs_job_t *job)
+{
+    fab_verbs_ep_t *ep = job->conn->ep;
+
+    job->conn->is_cm_asked = 0 == job->error;
+    if (0 != job->error && NULL != ep && FAB_VERBS_ASKING == ep->state) {
+        cm_call_failed(ep, job->error);
+    }
+}
+
 static void cm_route_resolved(fab_verbs_ep_t *ep)
 {
     fab_verbs_conn_t *conn = ep->conn;
-    fab_verbs_cm_hello_t hello = {
-        .magic = FAB_VERBS_MAGIC,
-        .version = FAB_VERBS_VERSION,
-        .name = ep->dom->fab->config.name,
-        .qpn = conn->qp->qp_num,
-        .psn = conn->psn,
-        .target_psn = conn->peer_psn,
+    fab_verbs_job_t job = {
+        .conn = conn,
+        .hello =
+            {
+                .magic = FAB_VERBS_MAGIC,
+                .version = FAB_VERBS_VERSION,
+                .name = ep->dom->fab->config.name,
+                .qpn = conn->qp->qp_num,
+                .psn = conn->psn,
+                .target_psn = conn->peer_psn,
+            },
     };
-    struct rdma_conn_param param = cm_param(conn);
 
-    cm_prove(ep->addr.key, &hello);
-    param.private_data = &hello;
-    param.private_data_len = sizeof(hello);
-    if (0 != rdma_connect(conn->cm_id, &param)) {
-        cm_call_failed(ep, errno);
+    cm_prove(ep->addr.key, &job.hello);
+    if (!fab_verbs_resolve_submit(&job)) {
+        job.error = cm_ask(&job);
+        cm_asked(&job);
     }
 }
 
@@ -364,6 +399,7 @@ static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
 {
     bool is_asking = NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state;
 
+    conn->is_cm_asked = false; /* whatever it is, it comes after the answer, or before all */
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (is_asking) {
@@ -393,23 +429,44 @@ static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     }
 }
 
-static int cm_poll(fab_verbs_domain_t *dom)
+/* False: there is none.  hello: of a request. */
+static bool cm_next(fab_verbs_cm_t *cm, struct rdma_cm_event *event, fab_verbs_cm_hello_t *hello)
 {
     struct rdma_cm_event *next;
+
+    if (NULL != cm->early.id) {
+        *event = cm->early;
+        cm->early.id = NULL;
+        return true;
+    }
+    if (0 != rdma_get_cm_event(cm->channel, &next)) {
+        return false;
+    }
+    *event = *next;
+    memset(hello, 0, sizeof(*hello));
+    if (RDMA_CM_EVENT_CONNECT_REQUEST == event->event &&
+        event->param.conn.private_data_len >= sizeof(*hello)) {
+        memcpy(hello, event->param.conn.private_data, sizeof(*hello));
+    }
+    (void) rdma_ack_cm_event(next); /* first: destroying the id waits for it */
+    return true;
+}
+
+static int cm_poll(fab_verbs_domain_t *dom)
+{
+    struct rdma_cm_event event;
+    fab_verbs_cm_hello_t hello;
     int events = 0;
 
-    while (0 == rdma_get_cm_event(dom->cm->channel, &next)) {
-        struct rdma_cm_event event = *next;
-        fab_verbs_cm_hello_t hello = {0};
-        if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event &&
-            event.param.conn.private_data_len >= sizeof(hello)) {
-            memcpy(&hello, event.param.conn.private_data, sizeof(hello));
-        }
-        (void) rdma_ack_cm_event(next); /* first: destroying the id waits for it */
+    while (cm_next(dom->cm, &event, &hello)) {
+        fab_verbs_conn_t *conn = event.id->context;
         if (RDMA_CM_EVENT_CONNECT_REQUEST == event.event) {
             cm_requested(dom, event.id, &hello);
-        } else if (event.id != dom->cm->listener) {
-            cm_event(event.id->context, &event);
+        } else if (NULL != conn && NULL != conn->job) {
+            dom->cm->early = event;
+            break;
+        } else if (NULL != conn) { /* not the listener's */
+            cm_event(conn, &event);
         }
         events++;
     }
@@ -495,6 +552,8 @@ static const fab_verbs_cm_ops_t cm_ops = {
     .open = cm_open,
     .close = cm_close,
     .poll = cm_poll,
+    .step = cm_ask,
+    .stepped = cm_asked,
     .connect = cm_connect,
     .ready = cm_ready,
     .forget = cm_forget,

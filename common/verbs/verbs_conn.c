@@ -218,7 +218,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
 {
     fab_verbs_domain_t *dom = conn->dom;
 
-    if (NULL != conn->job) {
+    if (fab_verbs_conn_is_asking(conn)) {
         return false;
     }
     if (dom->cm_ops->is_iwarp || dom->is_dead || 0 == conn->peer_qpn ||

@@ -21,6 +21,7 @@
 #include "verbs/verbs_post.h"
 #include "verbs/verbs_qp.h"
 #include "verbs/verbs_recv.h"
+#include "verbs/verbs_resolve.h"
 #include "verbs/verbs_rma.h"
 #include "verbs/verbs_sleep.h"
 #include "verbs/verbs_srq.h"
@@ -96,7 +97,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
         events += fab_verbs_oob_poll(dom);
     }
     if (NULL != dom->resolver) {
-        fab_verbs_connect_resolved(dom);
+        fab_verbs_resolve_poll(dom);
     }
     if (!TAILQ_EMPTY(&dom->probing)) {
         fab_verbs_connect_probed(dom);

@@ -197,6 +197,7 @@ enum { FAB_VERBS_STEPS = 4 };
 
 const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
 {
+    const fab_verbs_job_t job = {.conn = conn, .frame = *frame};
     uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
                                             (uint32_t) conn->dom->device.max_qp_init_rd_atom);
 
@@ -212,10 +213,11 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     conn->reads = reads;
     conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
-    if (NULL == conn->dom->cm_ops->to_receive || fab_verbs_resolve_submit(conn, frame)) {
+    if (conn->dom->cm_ops->is_iwarp ||
+        (IBV_LINK_LAYER_ETHERNET == conn->dom->addr.link_layer && fab_verbs_resolve_submit(&job))) {
         return NULL;
     }
-    return fab_verbs_conn_connected(conn, conn->dom->cm_ops->to_receive(conn, frame));
+    return fab_verbs_conn_connected(conn, conn->dom->cm_ops->step(&job));
 }
 
 const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error)
@@ -244,8 +246,8 @@ static int conn_allow(const fab_verbs_conn_t *conn)
     struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
     int error = 0;
 
-    if ((0 != conn->peer_qpn || conn->dom->cm_ops->is_iwarp) && !conn->is_broken &&
-        NULL == conn->job) {
+    if ((conn->dom->cm_ops->is_iwarp || (0 != conn->peer_qpn && NULL == conn->job)) &&
+        !conn->is_broken) {
         error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
         if (0 == error && NULL != conn->tm_qp) {
             error = ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_ACCESS_FLAGS);

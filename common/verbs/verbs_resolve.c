@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making queue pairs ready to receive, in a thread.  Lock order: the fabric's, then the resolver's,
- * which is held for moments only.
+ * The step of connecting that may wait, in a thread.  Lock order: the fabric's, then the
+ * resolver's, which is held for moments only.
  */
 #include "verbs/verbs_resolve.h"
 
@@ -45,14 +45,27 @@ static fab_verbs_job_t *next_job(fab_verbs_resolver_t *resolver)
     return job;
 }
 
+/* With iWARP the end of the process need not wait for it: rdma_connect() waits in a write(). */
+static int do_step(const fab_verbs_job_t *job)
+{
+    const fab_verbs_cm_ops_t *ops = job->conn->dom->cm_ops;
+    int error;
+
+    pthread_setcancelstate(ops->is_iwarp ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE, NULL);
+    error = ops->step(job);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    return error;
+}
+
 static void *run(void *arg)
 {
     fab_verbs_resolver_t *resolver = arg;
     fab_verbs_job_t *job;
     const uint64_t one = 1;
 
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     while (NULL != (job = next_job(resolver))) {
-        job->error = job->conn->dom->cm_ops->to_receive(job->conn, &job->frame);
+        job->error = do_step(job);
         pthread_mutex_lock(&resolver->lock);
         STAILQ_INSERT_TAIL(&resolver->done, job, link);
         if (resolver->fd >= 0 && sizeof(one) != write(resolver->fd, &one, sizeof(one))) {
@@ -100,14 +113,11 @@ static fab_verbs_resolver_t *resolver_open(fab_verbs_domain_t *dom)
     return resolver;
 }
 
-bool fab_verbs_resolve_submit(fab_verbs_conn_t *conn, const fab_verbs_frame_t *frame)
+bool fab_verbs_resolve_submit(const fab_verbs_job_t *wanted)
 {
-    fab_verbs_domain_t *dom = conn->dom;
+    fab_verbs_domain_t *dom = wanted->conn->dom;
     fab_verbs_job_t *job;
 
-    if (IBV_LINK_LAYER_ETHERNET != dom->addr.link_layer || NULL == dom->cm_ops->to_receive) {
-        return false;
-    }
     if (NULL == dom->resolver) {
         dom->resolver = resolver_open(dom);
     }
@@ -118,8 +128,8 @@ bool fab_verbs_resolve_submit(fab_verbs_conn_t *conn, const fab_verbs_frame_t *f
     if (NULL == job) {
         return false;
     }
-    *job = (fab_verbs_job_t){.conn = conn, .frame = *frame};
-    conn->job = job;
+    *job = *wanted;
+    job->conn->job = job;
     pthread_mutex_lock(&dom->resolver->lock);
     STAILQ_INSERT_TAIL(&dom->resolver->todo, job, link);
     pthread_cond_signal(&dom->resolver->cond);
@@ -127,21 +137,29 @@ bool fab_verbs_resolve_submit(fab_verbs_conn_t *conn, const fab_verbs_frame_t *f
     return true;
 }
 
-fab_verbs_job_t *fab_verbs_resolve_poll(fab_verbs_domain_t *dom)
+/* A job that has ended; NULL: none has. */
+static fab_verbs_job_t *next_done(fab_verbs_resolver_t *resolver)
 {
     fab_verbs_job_t *job;
 
-    if (NULL == dom->resolver) {
-        return NULL;
-    }
-    pthread_mutex_lock(&dom->resolver->lock);
-    job = STAILQ_FIRST(&dom->resolver->done);
+    pthread_mutex_lock(&resolver->lock);
+    job = STAILQ_FIRST(&resolver->done);
     if (NULL != job) {
-        STAILQ_REMOVE_HEAD(&dom->resolver->done, link);
-        job->conn->job = NULL;
+        STAILQ_REMOVE_HEAD(&resolver->done, link);
     }
-    pthread_mutex_unlock(&dom->resolver->lock);
+    pthread_mutex_unlock(&resolver->lock);
     return job;
+}
+
+void fab_verbs_resolve_poll(fab_verbs_domain_t *dom)
+{
+    fab_verbs_job_t *job;
+
+    while (NULL != (job = next_done(dom->resolver))) {
+        job->conn->job = NULL;
+        dom->cm_ops->stepped(job);
+        free(job);
+    }
 }
 
 void fab_verbs_resolve_is_awake(fab_verbs_domain_t *dom)
@@ -153,19 +171,10 @@ void fab_verbs_resolve_is_awake(fab_verbs_domain_t *dom)
     }
 }
 
-static void drop(fab_verbs_jobs_t *jobs)
-{
-    while (!STAILQ_EMPTY(jobs)) {
-        fab_verbs_job_t *job = STAILQ_FIRST(jobs);
-        STAILQ_REMOVE_HEAD(jobs, link);
-        job->conn->job = NULL;
-        free(job);
-    }
-}
-
 void fab_verbs_resolve_stop(fab_verbs_domain_t *dom)
 {
     fab_verbs_resolver_t *resolver = dom->resolver;
+    fab_verbs_conn_t *conn;
     bool has_thread;
 
     if (NULL == resolver) {
@@ -177,10 +186,13 @@ void fab_verbs_resolve_stop(fab_verbs_domain_t *dom)
     pthread_cond_signal(&resolver->cond);
     pthread_mutex_unlock(&resolver->lock);
     if (has_thread) {
+        (void) pthread_cancel(resolver->thread);
         pthread_join(resolver->thread, NULL);
     }
-    drop(&resolver->todo);
-    drop(&resolver->done);
+    TAILQ_FOREACH(conn, &dom->conns, link) {
+        free(conn->job);
+        conn->job = NULL;
+    }
     if (resolver->fd >= 0) {
         close(resolver->fd);
     }

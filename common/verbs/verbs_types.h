@@ -156,7 +156,7 @@ struct fab_verbs_conn {
     uint32_t tm_psn;
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
-    fab_verbs_job_t *job;  /* makes its QPs ready to receive (verbs_resolve.h); NULL: none does */
+    fab_verbs_job_t *job;  /* connects its QPs (verbs_resolve.h); NULL: none does */
     uint64_t linger_until; /* us */
     uint64_t drain_until;  /* us; 0: not draining */
     uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
@@ -200,6 +200,7 @@ struct fab_verbs_conn {
     /* iWARP (verbs_cm_rdma.c) */
     struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
     bool is_cm_begun;         /* this side has tried to connect the QP */
+    bool is_cm_asked;         /* the peer was asked, and the kernel waits for its answer */
     bool is_cm_waiting;       /* that failed, and will be tried again */
     bool is_cm_up;            /* it is connected */
     uint8_t num_cm_ports;     /* attempts of this side that found their own port in use */
@@ -372,6 +373,12 @@ static inline unsigned char *fab_verbs_composed(const fab_verbs_conn_t *conn, ui
 static inline bool fab_verbs_is_connected(const fab_verbs_ep_t *ep)
 {
     return FAB_VERBS_UP == ep->state || FAB_VERBS_EVICTING == ep->state;
+}
+
+/* The kernel is still connecting its QPs: to destroy them waits for that. */
+static inline bool fab_verbs_conn_is_asking(const fab_verbs_conn_t *conn)
+{
+    return NULL != conn->job || (conn->is_cm_asked && !conn->dom->is_dead);
 }
 
 static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
