@@ -289,7 +289,7 @@ static void test_packed(void **state)
     assert_int_equal(world_run(2, false, packed), 0);
 }
 
-/* One message is late; none of those that a peer with many offers may have sent meanwhile is lost. */
+/* One message is late; none that a peer with many offers may have sent meanwhile is lost. */
 static void late(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
