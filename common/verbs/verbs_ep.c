@@ -549,6 +549,8 @@ void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
     } else if (FAB_VERBS_ID_LEAVE == id) {
         ep_left(ep);
+    } else if (id >= FAB_VERBS_ID_RAIL) {
+        fab_verbs_rail_failed_there(ep, id - FAB_VERBS_ID_RAIL);
     } else if (FAB_VERBS_ID_CREDIT != id && FAB_VERBS_ID_PROBE != id) {
         ep_on_end(ep, id);
     }

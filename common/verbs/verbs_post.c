@@ -181,7 +181,7 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
 
 /* ---- the provider's own messages ---------------------------------------- */
 
-static int conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
+int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
 {
     fab_verbs_tmh_t tmh = {.id = id, .credits = htobe16(conn->consumed)};
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
@@ -218,7 +218,7 @@ void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn)
 
 void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
 {
-    if (OPAL_ERR_RESOURCE_BUSY == conn_send_id(conn, id)) {
+    if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_conn_send_id(conn, id)) {
         conn->to_send = id;
         fab_verbs_conn_schedule_credits(conn);
     }
@@ -256,10 +256,10 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
         return false;
     }
     if (0 != conn->to_send) {
-        rc = conn_send_id(conn, conn->to_send);
+        rc = fab_verbs_conn_send_id(conn, conn->to_send);
         conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
     } else if (unadvertised >= (conn->granted + 1) / 2) {
-        rc = conn_send_id(conn, FAB_VERBS_ID_CREDIT);
+        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
         fab_counters.verbs_credit_messages += OPAL_SUCCESS == rc;
     }
     return OPAL_ERR_RESOURCE_BUSY != rc;

@@ -26,7 +26,9 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 
-/* Send a message of the provider's own (FAB_VERBS_ID_*), now or when there is room. */
+/* Send a message of the provider's own (FAB_VERBS_ID_*).  OPAL_ERR_RESOURCE_BUSY: no room. */
+int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id);
+/* The same, now or when there is room. */
 void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id);
 void fab_verbs_conn_send_due(fab_verbs_domain_t *dom);
 void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);

@@ -12,6 +12,7 @@
 #include "verbs/verbs_op.h"
 #include "verbs/verbs_pair.h"
 #include "verbs/verbs_ports.h"
+#include "verbs/verbs_post.h"
 
 enum {
     FAB_VERBS_SPEED_UNKNOWN = 4000, /* 400 Gbit/s: newer than what is known here */
@@ -162,19 +163,24 @@ void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
     }
 }
 
-fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair)
+/* NULL: there is no such one, or no more. */
+static fab_verbs_ep_t *find(const fab_verbs_ep_t *ep, uint32_t pair)
 {
-    fab_verbs_ep_t *rail;
+    fab_verbs_ep_t *rail = ep->rails;
 
-    if (!may_have(ep)) {
-        return NULL;
-    }
-    make_rails(ep);
-    rail = ep->rails;
     while (NULL != rail && rail->pair != pair) {
         rail = rail->next_rail;
     }
     return NULL != rail && !rail->has_left && NULL == rail->failure ? rail : NULL;
+}
+
+fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair)
+{
+    if (!may_have(ep)) {
+        return NULL;
+    }
+    make_rails(ep);
+    return find(ep, pair);
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -207,11 +213,21 @@ static bool stop(fab_verbs_ep_t *rail, uint64_t now)
     return true;
 }
 
+/* False: there is no room for that now. */
+static bool tell(const fab_verbs_ep_t *rail)
+{
+    const fab_verbs_ep_t *ep = rail->main;
+
+    return FAB_VERBS_UP != ep->state || NULL != ep->failure || ep->has_left ||
+           OPAL_ERR_RESOURCE_BUSY !=
+               fab_verbs_conn_send_id(ep->conn, (uint8_t) (FAB_VERBS_ID_RAIL + rail->pair));
+}
+
 bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now)
 {
     fab_verbs_failure_t *failure;
 
-    if (!stop(rail, now)) {
+    if (!stop(rail, now) || !tell(rail)) {
         return false;
     }
     rail->has_left = true;
@@ -222,6 +238,15 @@ bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now)
             (unsigned long long) rail->peer->name, rail->dom->name, rail->remote, failure->why);
     free(failure);
     return true;
+}
+
+void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair)
+{
+    fab_verbs_ep_t *rail = find(ep, pair);
+
+    if (NULL != rail) {
+        fab_verbs_ep_defer_failure(rail, OPAL_ERR_UNREACH, "it failed for the peer.");
+    }
 }
 
 static void rail_free(fab_verbs_ep_t *rail)

@@ -100,7 +100,8 @@ static bool id_is_known(const fab_verbs_tmh_t *tmh)
     if (FAB_AM_NO_TAG != tmh->opcode) {
         return tmh->opcode <= FAB_AM_EAGER;
     }
-    return tmh->id < FAB_AM_MAX || (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_STAY);
+    return tmh->id < FAB_AM_MAX ||
+           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id < FAB_VERBS_ID_RAIL + FAB_VERBS_PAIRS);
 }
 
 /* It says that this direction carries packets; whether the sender hears so, READY tells. */

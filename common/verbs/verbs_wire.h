@@ -50,7 +50,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 12
+#define FAB_VERBS_VERSION 13
 
 enum {
     FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
@@ -73,6 +73,8 @@ enum {
     FAB_VERBS_ID_EVICT = 133,   /* the sender wants to give up the connection, which is idle */
     FAB_VERBS_ID_EVICTED = 134, /* agreed: the last message on this connection */
     FAB_VERBS_ID_STAY = 135,    /* not agreed */
+    /* and the number of its pair of ports: the sender does not use this rail any more */
+    FAB_VERBS_ID_RAIL = 136,
 };
 
 typedef struct fab_verbs_tmh {
