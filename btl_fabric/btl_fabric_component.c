@@ -11,6 +11,7 @@
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_cpus.h"
+#include "fabric/fab_cuda.h"
 #include "fabric/fab_fit.h"
 #include "fabric/fab_help.h"
 #include "opal/mca/rcache/rcache.h"
@@ -168,7 +169,8 @@ static int open_fabric(void)
         .log = log_line,
     };
     const char *why = "unknown";
-    int rc = fab_open(&config, &mca_btl_fabric.fab, &why);
+    int rc = fab_cuda_open(&why) ? fab_open(&config, &mca_btl_fabric.fab, &why)
+                                 : OPAL_ERR_NOT_AVAILABLE;
 
     if (OPAL_SUCCESS != rc) {
         opal_output_verbose(1, mca_btl_fabric.output, "btl fabric is not used: %s", why);

@@ -14,6 +14,8 @@ common_tm_sources = \
 	common/fabric/fab_copy.c \
 	common/fabric/fab_cpus.c \
 	common/fabric/fab_cpus.h \
+	common/fabric/fab_cuda.c \
+	common/fabric/fab_cuda.h \
 	common/fabric/fab_export.h \
 	common/fabric/fab_failed.c \
 	common/fabric/fab_fit.c \

@@ -10,6 +10,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
+#include "fabric/fab_cuda.h"
 #include "fabric/fab_look.h"
 #include "shm/shm_inl.h"
 
@@ -285,7 +286,8 @@ static int open_fabric(void)
         .log = log_line,
     };
     const char *why = "unknown";
-    int rc = fab_open(&config, &mca_pml_tm.fab, &why);
+    int rc = fab_cuda_open(&why) ? fab_open(&config, &mca_pml_tm.fab, &why)
+                                 : OPAL_ERR_NOT_AVAILABLE;
 
     if (OPAL_SUCCESS != rc) {
         refuse("no-fabric", why);

@@ -142,7 +142,9 @@ tm_sources()
     IFS=, read -ra names <<<"$1"
     for name in ${names[@]+"${names[@]}"}; do
         case $name in
-            @fabric) tm_listed common_tm_sources 'fab_(fit|help|load|param_mca|reg_rcache).c' ;;
+            @fabric)
+                tm_listed common_tm_sources 'fab_(cuda|fit|help|load|param_mca|reg_rcache).c'
+                ;;
             @ofi)
                 tm_listed common_ofi_sources 'ofi_object.c'
                 echo "$TM_SRC/test/unit/ofi_linked.c"
@@ -153,7 +155,7 @@ tm_sources()
                 ;;
             @btl)
                 printf '%s\n' "$TM_SRC"/btl_fabric/*.c \
-                    "$TM_SRC"/common/{fabric/fab_{fit,help,param_mca},idmap/idmap}.c
+                    "$TM_SRC"/common/{fabric/fab_{cuda,fit,help,param_mca},idmap/idmap}.c
                 ;;
             *) echo "$TM_SRC/$name" ;;
         esac

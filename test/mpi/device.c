@@ -5,7 +5,8 @@
  * without, between host and device in all combinations, to another process and to self; collectives
  * that move data; with "onesided", MPI_Put, MPI_Get and MPI_Accumulate from and to such memory.
  *
- * args: [largest size in bytes] ["onesided", or "others": no messages to self]
+ * args: [largest size in bytes] ["onesided", "putget": of these the first two, or "others": no
+ * messages to self]
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -382,31 +383,35 @@ static void window_on_device(void)
     play->free(base);
 }
 
-static void put_get_add(MPI_Win win, char *base, size_t max)
+static void put_get_add(MPI_Win win, char *base, size_t max, bool has_add)
 {
     static const size_t sizes[] = {1, 8, 64, 4096, 65536, 1048576, 8388608};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= max; i++) {
         put_get(win, base, sizes[i]);
     }
-    add(win, (int64_t *) base, 1);
-    add(win, (int64_t *) base, 1000);
+    if (has_add) {
+        add(win, (int64_t *) base, 1);
+        add(win, (int64_t *) base, 1000);
+    }
 }
 
 /* Processes of one host map each other's windows only if MPI has allocated them. */
-static void onesided(size_t max)
+static void onesided(size_t max, bool is_all)
 {
     char *base = tm_alloc(max);
     MPI_Win win;
 
     TM_MPI(MPI_Win_create(base, (MPI_Aint) max, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
-    put_get_add(win, base, max);
+    put_get_add(win, base, max, is_all);
     TM_MPI(MPI_Win_free(&win));
     tm_free(base);
     TM_MPI(MPI_Win_allocate((MPI_Aint) max, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
-    put_get_add(win, base, max);
+    put_get_add(win, base, max, is_all);
     TM_MPI(MPI_Win_free(&win));
-    window_on_device();
+    if (is_all) {
+        window_on_device();
+    }
 }
 
 /* ---- all ---------------------------------------------------------------- */
@@ -458,7 +463,9 @@ int main(int argc, char **argv)
     dst = (tm_rank + 1) % tm_size;
     src = (tm_rank + tm_size - 1) % tm_size;
     if (argc > 2 && 0 == strcmp("onesided", argv[2])) {
-        onesided(max);
+        onesided(max, true);
+    } else if (argc > 2 && 0 == strcmp("putget", argv[2])) {
+        onesided(max, false);
     } else {
         messages(max, argc <= 2);
     }

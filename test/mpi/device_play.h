@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the component that plays a device (device_play.c) gives to programs, by dlsym().
+ * What the library that plays a device (device_play.c, device_cuda.c) gives to programs, by
+ * dlsym().
  */
 #ifndef DEVICE_PLAY_H
 #define DEVICE_PLAY_H
