@@ -2,7 +2,7 @@
 /*
  * Long messages between two processes that have several ports of RDMA devices each, in both
  * directions: they come by all ports.  With the argument "fails" a port is to fail then, which
- * a script (move.sh) sees to when this program says so: what comes is right, before and
+ * a script (mpi/move, vm/rails) sees to when this program says so: what comes is right, before and
  * after.
  */
 /* TEST: np=2 device=tmdev env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi TMDEV_DEVICES=3 OMPI_MCA_pml_tm_verbs_tm=none" timeout=120 */
