@@ -26,7 +26,7 @@ tm_packages_vm=(busybox-static ibverbs-utils iproute2 qemu-system-x86 rdma-core 
 # The same for RHEL, Fedora and their kin, where quickstart runs; NetPIPE is not among their
 # packages.
 tm_packages_build_rpm=(
-    autoconf automake gcc hwloc-devel libtool make openmpi-devel openssh-clients
+    autoconf automake gcc hwloc-devel libfabric-devel libtool make openmpi-devel openssh-clients
     pkgconf-pkg-config pmix-devel rdma-core-devel
 )
 tm_packages_quickstart_rpm=(gawk gnuplot)
