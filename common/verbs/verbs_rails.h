@@ -31,8 +31,8 @@ void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op);
 /* The rail that the peer asks for.  NULL: there is no such one, or no more. */
 fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair);
 /*
- * A rail's failure was noted: end it, and tell the peer, whose device may wait for ever.  False: not
- * possible yet, call it again.
+ * A rail's failure was noted: end it, and tell the peer, whose device may wait for ever.  False:
+ * not possible yet, call it again.
  */
 bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now);
 /* The peer says that a rail has failed. */
