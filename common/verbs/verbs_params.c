@@ -118,7 +118,7 @@ static const fab_param_t verbs_rows[] = {
         FAB_PARAM(fab_params_t, verbs_timeout, UINT, 6),
         FAB_PARAM_NUMBER(17, 8, 31),
         .help = "Time after which an RDMA device retransmits unacknowledged messages, as the "
-                "exponent n of 4.096 us * 2^n. After 7 retries the peer has failed. Raise it on "
+                "exponent n of 4.096 us * 2^n. After 6 retries the peer has failed. Raise it on "
                 "networks that lose many packets or reroute slowly. 17 means 0.5 s, and a lost "
                 "peer is noticed after 4 to 16 s.",
     },

@@ -11,6 +11,7 @@
 
 enum {
     FAB_VERBS_MIN_RNR_TIMER = 12, /* 0.64 ms until a sender that found no buffer tries again */
+    FAB_VERBS_RETRIES = 6,        /* retry_cnt: Soft-RoCE takes 7 as without end */
     FAB_VERBS_FOREVER = 7,        /* rnr_retry */
     FAB_VERBS_HOPS = 255,         /* routers that a packet may pass */
 };
@@ -78,7 +79,7 @@ int fab_verbs_qp_to_send(const fab_verbs_domain_t *dom, struct ibv_qp *qp, uint3
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = (uint8_t) fab_params.verbs_timeout,
-        .retry_cnt = 7,
+        .retry_cnt = FAB_VERBS_RETRIES,
         .rnr_retry = FAB_VERBS_FOREVER,
         .sq_psn = psn,
         .max_rd_atomic = reads,
