@@ -60,39 +60,28 @@ common_tm_sources = \
 	common/ofi/ofi_params.c \
 	common/ofi/ofi_wire.h \
 	common/self/self_domain.c \
+	common/shm/shm.h \
 	common/shm/shm_access.c \
-	common/shm/shm_access.h \
 	common/shm/shm_connect.c \
-	common/shm/shm_connect.h \
 	common/shm/shm_coop.c \
-	common/shm/shm_coop.h \
 	common/shm/shm_coop_inl.h \
 	common/shm/shm_copy.c \
 	common/shm/shm_copy.h \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
-	common/shm/shm_ep.h \
 	common/shm/shm_file.c \
-	common/shm/shm_file.h \
 	common/shm/shm_in.c \
-	common/shm/shm_in.h \
 	common/shm/shm_inl.h \
 	common/shm/shm_map.c \
-	common/shm/shm_map.h \
 	common/shm/shm_params.c \
 	common/shm/shm_pass.c \
-	common/shm/shm_pass.h \
 	common/shm/shm_progress.c \
-	common/shm/shm_progress.h \
 	common/shm/shm_ring_inl.h \
 	common/shm/shm_rma.c \
-	common/shm/shm_rma.h \
 	common/shm/shm_segment.c \
-	common/shm/shm_segment.h \
 	common/shm/shm_types.h \
 	common/shm/shm_wire.h \
 	common/shm/shm_xpmem.c \
-	common/shm/shm_xpmem.h \
 	common/sock/sha256.c \
 	common/sock/sha256.h \
 	common/sock/sock.h \
@@ -109,158 +98,103 @@ common_tm_sources = \
 	common/sock/sock_stranger.c \
 	common/sock/sock_types.h \
 	common/sock/sock_wire.h \
+	common/tcp/tcp.h \
 	common/tcp/tcp_buf.c \
-	common/tcp/tcp_buf.h \
 	common/tcp/tcp_connect.c \
-	common/tcp/tcp_connect.h \
 	common/tcp/tcp_domain.c \
 	common/tcp/tcp_ep.c \
-	common/tcp/tcp_ep.h \
 	common/tcp/tcp_link.c \
-	common/tcp/tcp_link.h \
 	common/tcp/tcp_params.c \
 	common/tcp/tcp_peer.c \
-	common/tcp/tcp_peer.h \
 	common/tcp/tcp_pieces.h \
 	common/tcp/tcp_progress.c \
 	common/tcp/tcp_stream.c \
-	common/tcp/tcp_stream.h \
 	common/tcp/tcp_stream_read.c \
-	common/tcp/tcp_stream_read.h \
 	common/tcp/tcp_stream_write.c \
-	common/tcp/tcp_stream_write.h \
 	common/tcp/tcp_stripe.c \
-	common/tcp/tcp_stripe.h \
 	common/tcp/tcp_types.h \
 	common/tcp/tcp_watch.c \
-	common/tcp/tcp_watch.h \
 	common/tcp/tcp_wire.h \
 	common/verbs/verbs_params.c \
 	common/verbs/verbs_wire.h
 
 # libmca_common_tm_ofi: the provider ofi, where there is libfabric.
 common_ofi_sources = \
+	common/ofi/ofi.h \
 	common/ofi/ofi_alive.c \
-	common/ofi/ofi_alive.h \
 	common/ofi/ofi_connect.c \
-	common/ofi/ofi_connect.h \
 	common/ofi/ofi_device.c \
-	common/ofi/ofi_device.h \
 	common/ofi/ofi_domain.h \
 	common/ofi/ofi_early.c \
-	common/ofi/ofi_early.h \
 	common/ofi/ofi_ep.h \
 	common/ofi/ofi_expose.c \
-	common/ofi/ofi_expose.h \
 	common/ofi/ofi_fail.c \
-	common/ofi/ofi_fail.h \
 	common/ofi/ofi_hooks.c \
-	common/ofi/ofi_hooks.h \
 	common/ofi/ofi_known.c \
-	common/ofi/ofi_known.h \
 	common/ofi/ofi_object.c \
 	common/ofi/ofi_offers.c \
 	common/ofi/ofi_offers.h \
 	common/ofi/ofi_peer.c \
-	common/ofi/ofi_peer.h \
 	common/ofi/ofi_places.c \
 	common/ofi/ofi_places.h \
 	common/ofi/ofi_pool.c \
 	common/ofi/ofi_pool.h \
 	common/ofi/ofi_progress.c \
-	common/ofi/ofi_progress.h \
 	common/ofi/ofi_provider.c \
-	common/ofi/ofi_provider.h \
 	common/ofi/ofi_recv.c \
-	common/ofi/ofi_recv.h \
 	common/ofi/ofi_rma.c \
-	common/ofi/ofi_rma.h \
 	common/ofi/ofi_send.c \
-	common/ofi/ofi_send.h \
 	common/ofi/ofi_sleep.c \
-	common/ofi/ofi_sleep.h \
 	common/ofi/ofi_tm.c \
-	common/ofi/ofi_tm.h \
 	common/ofi/ofi_types.h
 
 # libmca_common_tm_verbs: the provider verbs, where there is libibverbs.
 common_verbs_sources = \
+	common/verbs/verbs.h \
 	common/verbs/verbs_alive.c \
-	common/verbs/verbs_alive.h \
 	common/verbs/verbs_answer.c \
-	common/verbs/verbs_answer.h \
 	common/verbs/verbs_cm.h \
 	common/verbs/verbs_cm_frames.c \
 	common/verbs/verbs_cm_rdma.c \
 	common/verbs/verbs_conn.c \
-	common/verbs/verbs_conn.h \
 	common/verbs/verbs_connect.c \
-	common/verbs/verbs_connect.h \
 	common/verbs/verbs_device.c \
-	common/verbs/verbs_device.h \
 	common/verbs/verbs_end.c \
 	common/verbs/verbs_end.h \
 	common/verbs/verbs_ep.c \
-	common/verbs/verbs_ep.h \
 	common/verbs/verbs_evict.c \
-	common/verbs/verbs_evict.h \
 	common/verbs/verbs_expose.c \
-	common/verbs/verbs_expose.h \
 	common/verbs/verbs_fail.c \
-	common/verbs/verbs_fail.h \
 	common/verbs/verbs_gid.c \
-	common/verbs/verbs_gid.h \
 	common/verbs/verbs_keep.c \
-	common/verbs/verbs_keep.h \
 	common/verbs/verbs_move.c \
-	common/verbs/verbs_move.h \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \
 	common/verbs/verbs_object.c \
 	common/verbs/verbs_oob.c \
-	common/verbs/verbs_oob.h \
 	common/verbs/verbs_op.c \
-	common/verbs/verbs_op.h \
 	common/verbs/verbs_pair.c \
-	common/verbs/verbs_pair.h \
 	common/verbs/verbs_path.c \
-	common/verbs/verbs_path.h \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
 	common/verbs/verbs_port.c \
-	common/verbs/verbs_port.h \
 	common/verbs/verbs_ports.c \
-	common/verbs/verbs_ports.h \
 	common/verbs/verbs_rails.c \
-	common/verbs/verbs_rails.h \
 	common/verbs/verbs_post.c \
-	common/verbs/verbs_post.h \
 	common/verbs/verbs_progress.c \
-	common/verbs/verbs_progress.h \
 	common/verbs/verbs_provider.c \
-	common/verbs/verbs_provider.h \
 	common/verbs/verbs_qp.c \
-	common/verbs/verbs_qp.h \
 	common/verbs/verbs_queues.c \
-	common/verbs/verbs_queues.h \
 	common/verbs/verbs_recv.c \
-	common/verbs/verbs_recv.h \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
 	common/verbs/verbs_resolve.c \
-	common/verbs/verbs_resolve.h \
 	common/verbs/verbs_rma.c \
-	common/verbs/verbs_rma.h \
 	common/verbs/verbs_sleep.c \
-	common/verbs/verbs_sleep.h \
 	common/verbs/verbs_srq.c \
-	common/verbs/verbs_srq.h \
 	common/verbs/verbs_tm.c \
-	common/verbs/verbs_tm.h \
 	common/verbs/verbs_tm_poll.c \
-	common/verbs/verbs_tm_poll.h \
 	common/verbs/verbs_tm_test.c \
-	common/verbs/verbs_tm_test.h \
 	common/verbs/verbs_tm_wc.h \
 	common/verbs/verbs_types.h
 

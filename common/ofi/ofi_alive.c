@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * Are the peers there?  libfabric reports nothing of a peer to which nothing is sent.
+ *
  * Peers of this host are looked up in /proc.  To one of another host from which nothing has come
  * for a while a message is sent: if it cannot be delivered, that is reported.
  */
-#include "ofi/ofi_alive.h"
+#include "ofi/ofi.h"
 
 #include "fabric/fab_host.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_ep.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_send.h"
 
 enum { FAB_OFI_TICKS_PER_ROUND = 8 }; /* in which every peer is looked at once: 2 s */
 

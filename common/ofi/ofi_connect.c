@@ -13,7 +13,7 @@
  *
  * HELLO is the first message to the peer, so its answer proves the way there and back.
  */
-#include "ofi/ofi_connect.h"
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +21,6 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-#include "ofi/ofi_early.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_known.h"
-#include "ofi/ofi_send.h"
-#include "ofi/ofi_tm.h"
 #include "sock/sha256.h"
 
 _Static_assert((int) FAB_OFI_PROOF == (int) FAB_SHA256_LEN, "a proof is an HMAC");

@@ -8,7 +8,7 @@
  * near the device is to the CPUs of this process; equal ones are taken in turn by the processes of
  * the host.
  */
-#include "ofi/ofi_device.h"
+#include "ofi/ofi.h"
 
 #include <netinet/in.h>
 #include <sched.h>
@@ -22,7 +22,6 @@
 
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
-#include "ofi/ofi_wire.h"
 
 /* Providers with hardware of their own, used where nothing is named. */
 static const char ofi_standard[] = "cxi,efa,opx,psm3,psm2";

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ofi/ofi_early.h"
+/*
+ * Messages that were reported before one that goes before them: copies, until that has come.
+ */
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>

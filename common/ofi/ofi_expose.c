@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ofi/ofi_expose.h"
+#include "ofi/ofi.h"
 
 #include <errno.h>
 #include <stdlib.h>

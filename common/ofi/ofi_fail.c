@@ -3,7 +3,7 @@
  * A peer fails when all that it sent before is delivered: it may have left in order, and what says
  * so is still in the completion queue.
  */
-#include "ofi/ofi_fail.h"
+#include "ofi/ofi.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ofi/ofi_hooks.h"
+/*
+ * Open MPI's memory hooks for libfabric.
+ *
+ * Providers for hardware have a cache of registrations of their own, which must hear of memory that
+ * is unmapped.  libfabric would intercept the same functions as Open MPI does, and one of the two
+ * would hear nothing: it is told what Open MPI's hooks report instead.
+ */
+#include "ofi/ofi.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

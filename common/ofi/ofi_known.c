@@ -6,7 +6,7 @@
  * fab_peer_t.ep is a fab_ofi_known_t until the process is first sent to, its memory is used, or it
  * asks for a session; then it becomes a fab_ofi_ep_t, and stays one.
  */
-#include "ofi/ofi_known.h"
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>

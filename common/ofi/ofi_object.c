@@ -4,7 +4,7 @@
  */
 #include "fabric/fab_abi.h"
 #include "fabric/fab_reg.h"
-#include "ofi/ofi_provider.h"
+#include "ofi/ofi.h"
 
 static void use_ompi(void)
 {

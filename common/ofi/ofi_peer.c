@@ -8,21 +8,13 @@
  * What is left to send when an endpoint is done with its peer is sent all the same: it lingers
  * without a peer until then.
  */
-#include "ofi/ofi_peer.h"
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-#include "ofi/ofi_connect.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_expose.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_known.h"
-#include "ofi/ofi_rma.h"
-#include "ofi/ofi_send.h"
-#include "ofi/ofi_tm.h"
 
 enum { FAB_OFI_LINGER_US = 3000000 };
 

@@ -4,7 +4,7 @@
  * return credits, move RMA on, and now and then look at the clock.  Reading the queue also drives
  * libfabric, which makes no progress by itself.
  */
-#include "ofi/ofi_progress.h"
+#include "ofi/ofi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,16 +13,6 @@
 #include <rdma/fi_errno.h>
 
 #include "fabric/fab_clock.h"
-#include "ofi/ofi_alive.h"
-#include "ofi/ofi_connect.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_early.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_peer.h"
-#include "ofi/ofi_recv.h"
-#include "ofi/ofi_rma.h"
-#include "ofi/ofi_send.h"
-#include "ofi/ofi_tm.h"
 
 enum {
     FAB_OFI_BATCH = 16,        /* entries read at once */

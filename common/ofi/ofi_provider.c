@@ -2,7 +2,7 @@
 /*
  * Provider ofi: opening and closing it in this process, its address, its description, its table.
  */
-#include "ofi/ofi_provider.h"
+#include "ofi/ofi.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -18,19 +18,6 @@
 #include "fabric/fab_params.h"
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
-#include "ofi/ofi_device.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_expose.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_hooks.h"
-#include "ofi/ofi_known.h"
-#include "ofi/ofi_peer.h"
-#include "ofi/ofi_progress.h"
-#include "ofi/ofi_recv.h"
-#include "ofi/ofi_rma.h"
-#include "ofi/ofi_send.h"
-#include "ofi/ofi_sleep.h"
-#include "ofi/ofi_tm.h"
 
 enum {
     FAB_OFI_CQ_SIZE = 16384,   /* entries at least: cxi loses the endpoint if it overruns */

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ofi/ofi_recv.h"
+/*
+ * Receive buffers: a few large ones, each filled by many messages of any peers (FI_MULTI_RECV).
+ *
+ * libfabric says with an entry of the completion queue that a buffer takes no more messages: with
+ * that of its last message, with one of its own, or, some providers, before entries of messages in
+ * it, which it may still be filling.  So a buffer is posted again only when its messages, which lie
+ * one behind the other, are delivered up to where no other has room, and the queue was empty after
+ * that.  If that does not come to pass within a second of polling, there are none under way:
+ * the provider leaves gaps between messages, or released the buffer early.
+ */
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>

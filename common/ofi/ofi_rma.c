@@ -4,16 +4,12 @@
  * take turns.  A put has reached memory when it completes (FI_DELIVERY_COMPLETE); where a provider
  * does not keep that promise, a read of the last byte follows the writes.
  */
-#include "ofi/ofi_rma.h"
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-
-#include "ofi/ofi_connect.h"
-#include "ofi/ofi_expose.h"
-#include "ofi/ofi_fail.h"
 
 /* ---- one operation ------------------------------------------------------- */
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * Sending: what is handed to libfabric at once, and what waits for room, in order.
+ *
  * Short messages are injected: libfabric has copied them when the call returns, and reports nothing
  * of them but, perhaps, an error.  Others are sent from a buffer, which its completion gives back.
  */
-#include "ofi/ofi_send.h"
+#include "ofi/ofi.h"
 
 #include <string.h>
 #include <sys/uio.h>
@@ -11,7 +13,6 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_copy.h"
-#include "ofi/ofi_fail.h"
 
 enum {
     FAB_OFI_STACK = 256,      /* bytes of a message that is made on the stack */

@@ -5,7 +5,7 @@
  * end later.  The descriptor of libfabric 1.17's net is readable ever after the first connection: a
  * sleep that such an event ended is followed by one that none ends (pml_tm_idle.c).
  */
-#include "ofi/ofi_sleep.h"
+#include "ofi/ofi.h"
 
 #include <rdma/fi_errno.h>
 #include <rdma/fi_eq.h>

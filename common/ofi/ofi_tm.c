@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A matching device over libfabric's tagged messages; see ofi_tm.h. */
-#include "ofi/ofi_tm.h"
+/*
+ * A matching device (fab_tm.h) over libfabric's tagged messages: offers of ofi_offers.h and
+ * ofi_places.h, and their messages (ofi_wire.h).  Only with pml_tm_ofi_tagged.
+ */
+#include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +11,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_known.h"
-#include "ofi/ofi_offers.h"
 #include "ofi/ofi_places.h"
-#include "ofi/ofi_send.h"
 
 enum {
     FAB_OFI_PLACES = 1024, /* on the list, or not done with: a power of two */

@@ -5,7 +5,7 @@
  * Ownership. The domain (ofi_domain.h) is one endpoint (FI_EP_RDM) of one domain of libfabric's,
  * with one completion queue and one address vector.  It owns all endpoints of ours (ofi_ep.h), one
  * for each peer record (fab_peer_t.ep) that was sent to or has asked, and the table of sessions; of
- * other peers there is only the address (ofi_known.h).  A session is what HELLO and WELCOME set up;
+ * other peers there is only the address (ofi_known.c).  A session is what HELLO and WELCOME set up;
  * it belongs to the endpoint, and CLOSE or LEAVE ends it.
  *
  *      fab_peer_t ── ep ─┬── session: index, cookie, credits

@@ -15,7 +15,7 @@
  * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
  * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
  */
-#include "shm/shm_access.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,9 +23,6 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
-
-#include "shm/shm_in.h"
-#include "shm/shm_xpmem.h"
 
 /* nanoseconds; for this long after a nonce was read, its process counts as proven */
 enum { FAB_SHM_CMA_PROOF_NS = 1000000 };

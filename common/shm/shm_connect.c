@@ -5,7 +5,7 @@
  * A claimer gets memory for all that it will touch, before it touches it, so a lack of memory is an
  * error here and not a SIGBUS.
  */
-#include "shm/shm_connect.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,12 +15,6 @@
 
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
-
-#include "shm/shm_in.h"
-#include "shm/shm_file.h"
-#include "shm/shm_map.h"
-#include "shm/shm_pass.h"
-#include "shm/shm_segment.h"
 
 static void shm_raise(_Atomic uint32_t *word, uint32_t to)
 {

@@ -17,7 +17,7 @@
  * that is left and waits until the helper has reported its chunks, or is dead.  Only then may the
  * user use the buffer again.
  */
-#include "shm/shm_coop.h"
+#include "shm/shm.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -26,9 +26,6 @@
 #include "fabric/fab_cpus.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
-
-#include "shm/shm_access.h"
-#include "shm/shm_in.h"
 
 enum {
     FAB_SHM_CHUNK_MIN = 16384,

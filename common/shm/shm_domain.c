@@ -2,7 +2,6 @@
 /*
  * Provider shm: opening and closing it in this process, its address, its description, its table.
  */
-#include "shm/shm_types.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,16 +15,7 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
-#include "shm/shm_access.h"
-#include "shm/shm_connect.h"
-#include "shm/shm_coop.h"
-#include "shm/shm_ep.h"
-#include "shm/shm_file.h"
-#include "shm/shm_in.h"
-#include "shm/shm_pass.h"
-#include "shm/shm_progress.h"
-#include "shm/shm_segment.h"
-#include "shm/shm_xpmem.h"
+#include "shm/shm.h"
 
 /* ---- open --------------------------------------------------------------- */
 

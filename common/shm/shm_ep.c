@@ -12,7 +12,7 @@
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring
  * there (fab_shm_connect()).
  */
-#include "shm/shm_ep.h"
+#include "shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +20,6 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-
-#include "shm/shm_connect.h"
-#include "shm/shm_coop.h"
-#include "shm/shm_in.h"
-#include "shm/shm_map.h"
-#include "shm/shm_pass.h"
-#include "shm/shm_rma.h"
-#include "shm/shm_xpmem.h"
 
 /* ---- connecting --------------------------------------------------------- */
 

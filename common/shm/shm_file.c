@@ -2,7 +2,7 @@
 /*
  * Descriptors that the program may have closed, and memory for the bytes of a segment's file.
  */
-#include "shm/shm_file.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>

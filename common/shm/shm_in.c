@@ -9,13 +9,11 @@
  *
  *      hot: polled in each progress call        cold: only swept, one per 16 calls
  */
-#include "shm/shm_in.h"
+#include "shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "shm/shm_segment.h"
 
 uint32_t fab_shm_high(const fab_shm_domain_t *dom)
 {

@@ -2,7 +2,7 @@
 /*
  * A peer's segment in this process: its file is opened, and mapped as far as it is needed.
  */
-#include "shm/shm_map.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
-
-#include "shm/shm_file.h"
 
 int fab_shm_connect_error(int error)
 {

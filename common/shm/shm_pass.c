@@ -11,7 +11,7 @@
  * By one datagram socket of each process.  No state is kept: an asker asks again until it has the
  * segment.  Who does not know the nonce, or has another user, gets no answer.
  */
-#include "shm/shm_pass.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,9 +20,6 @@
 #include <unistd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-#include "shm/shm_file.h"
-#include "shm/shm_map.h"
 
 enum {
     FAB_SHM_PASS_BATCH = 64, /* datagrams that one look takes */

@@ -4,18 +4,10 @@
  * advance RMA, and sometimes check cold rings and the clock.  Its cost depends on the number of hot
  * rings, not on the number of peers.
  */
-#include "shm/shm_progress.h"
+#include "shm/shm.h"
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
-#include "shm/shm_connect.h"
-#include "shm/shm_coop.h"
-#include "shm/shm_ep.h"
-#include "shm/shm_in.h"
-#include "shm/shm_pass.h"
-#include "shm/shm_rma.h"
-#include "shm/shm_segment.h"
-#include "shm/shm_xpmem.h"
 
 /* ---- liveness ----------------------------------------------------------- */
 

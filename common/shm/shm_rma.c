@@ -12,12 +12,9 @@
  * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
  * ahead of the queue (fab_put_now(), fab_get_now()).
  */
-#include "shm/shm_rma.h"
+#include "shm/shm.h"
 
 #include "fabric/fab_params.h"
-
-#include "shm/shm_access.h"
-#include "shm/shm_coop.h"
 
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */

@@ -5,7 +5,7 @@
  * Its size is sealed, so no peer can shrink it while others have it mapped.  The owner does not
  * read past what a claimer uses.
  */
-#include "shm/shm_segment.h"
+#include "shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include <sys/resource.h>
 
 #include "fabric/fab_params.h"
-
-#include "shm/shm_file.h"
 
 #define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
 

@@ -18,7 +18,7 @@
  * died.  In a job that ends when one of its processes dies, that changes only which message comes
  * last.  With fault tolerance others go on, so XPMEM is not used then.
  */
-#include "shm/shm_xpmem.h"
+#include "shm/shm.h"
 
 #include <dlfcn.h>
 #include <errno.h>

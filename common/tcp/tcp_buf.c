@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffers.  The domain has some from the start, for when there is no more memory, and keeps some
+ * Buffers: of messages that wait to be written, and of those that have come in part.
+ *
+ * The domain has some from the start, for when there is no more memory, and keeps some
  * free ones.
  */
-#include "tcp/tcp_buf.h"
+#include "tcp/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>

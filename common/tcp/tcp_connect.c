@@ -21,17 +21,10 @@
  * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
  * down; the socket is closed when both are.  Any other end is a failure of the peer.
  */
-#include "tcp/tcp_connect.h"
+#include "tcp/tcp.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "tcp/tcp_ep.h"
-#include "tcp/tcp_link.h"
-#include "tcp/tcp_stream.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_stripe.h"
-#include "tcp/tcp_watch.h"
 
 /* ---- connecting ------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 /*
  * Provider tcp: opening and closing it in this process, its address, its description, its table.
  */
-#include "tcp/tcp_types.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -20,13 +19,8 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
-#include "tcp/tcp_buf.h"
-#include "tcp/tcp_connect.h"
-#include "tcp/tcp_ep.h"
-#include "tcp/tcp_link.h"
-#include "tcp/tcp_peer.h"
+#include "tcp/tcp.h"
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_stream_write.h"
 
 enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */
 enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */

@@ -6,13 +6,10 @@
  * then it becomes a fab_tcp_ep_t, and stays one. What all processes of a host have in common is
  * kept once (fab_tcp_host_t). Records lie in slabs, which the domain frees at its end.
  */
-#include "tcp/tcp_ep.h"
+#include "tcp/tcp.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "tcp/tcp_link.h"
-#include "tcp/tcp_stream.h"
 
 enum { FAB_TCP_SLAB = 1024 }; /* records: 32 KiB */
 

@@ -15,7 +15,7 @@
  * If a link is lost with pieces under way, it is made again where the connection is, and goes on
  * with the first piece that the peer does not have; it gets no new ones.
  */
-#include "tcp/tcp_link.h"
+#include "tcp/tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -25,13 +25,7 @@
 
 #include "fabric/fab_params.h"
 
-#include "tcp/tcp_buf.h"
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_stream.h"
-#include "tcp/tcp_stream_read.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_stripe.h"
-#include "tcp/tcp_watch.h"
 
 /* NULL: no memory. */
 static fab_tcp_ep_t *link_new(fab_tcp_ep_t *ep, uint8_t number)

@@ -9,17 +9,11 @@
  *
  * tcp_ep.c and tcp_connect.c have the first line.
  */
-#include "tcp/tcp_peer.h"
+#include "tcp/tcp.h"
 
 #include <string.h>
 
 #include "fabric/fab_params.h"
-
-#include "tcp/tcp_connect.h"
-#include "tcp/tcp_ep.h"
-#include "tcp/tcp_link.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_stripe.h"
 
 /* ---- sending ------------------------------------------------------------ */
 

@@ -22,20 +22,12 @@
  * Where waiting processes yield the processor, every call polls, since the next one may be a time
  * slice away; and after an empty poll each covers all connections, by one epoll_wait().
  */
-#include "tcp/tcp_peer.h"
+#include "tcp/tcp.h"
 
 #include <sys/epoll.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-
-#include "tcp/tcp_connect.h"
-#include "tcp/tcp_link.h"
-#include "tcp/tcp_stream.h"
-#include "tcp/tcp_stream_read.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_stripe.h"
-#include "tcp/tcp_watch.h"
 
 static void set_hot(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep)
 {

@@ -3,7 +3,7 @@
  * A connection: it is opened, checked, and closed.  tcp_stream_write.c and tcp_stream_read.c move
  * its bytes.
  */
-#include "tcp/tcp_stream.h"
+#include "tcp/tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,10 +14,6 @@
 #include <unistd.h>
 
 #include "fabric/fab_params.h"
-
-#include "tcp/tcp_buf.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_watch.h"
 
 enum { FAB_TCP_NOTSENT = 131072 }; /* bytes that the kernel keeps unsent: what follows waits less */
 

@@ -14,19 +14,14 @@
  * complete, so nothing is delivered out of order; a link pauses before a piece that was not
  * announced yet.
  */
-#include "tcp/tcp_stream_read.h"
+#include "tcp/tcp.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tcp/tcp_buf.h"
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_stream.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_stripe.h"
-#include "tcp/tcp_watch.h"
 
 /* ---- messages ----------------------------------------------------------- */
 

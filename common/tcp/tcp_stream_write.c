@@ -16,15 +16,13 @@
  * waits for a buffer.  The domain has some from the start, and writing leaves one of them for
  * reading: a message that has begun to arrive can always be read, so every buffer comes back.
  */
-#include "tcp/tcp_stream_write.h"
+#include "tcp/tcp.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tcp/tcp_buf.h"
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_watch.h"
 
 /* ---- the queue ---------------------------------------------------------- */
 

@@ -12,14 +12,11 @@
  * bytes.  The message is complete when each announced piece is, and its places are checked against
  * what was announced: nothing is written outside of them, or after the message was delivered.
  */
-#include "tcp/tcp_stripe.h"
+#include "tcp/tcp.h"
 
 #include "fabric/fab_clock.h"
 
 #include "tcp/tcp_pieces.h"
-#include "tcp/tcp_stream.h"
-#include "tcp/tcp_stream_write.h"
-#include "tcp/tcp_watch.h"
 
 enum {
     FAB_TCP_SHARE_UNIT = 64, /* bytes: a cache line */

@@ -3,7 +3,7 @@
  * What epoll tells of a connection: that something came, unless it is not to be read now, and that
  * the kernel takes more, if the connection is blocked.
  */
-#include "tcp/tcp_watch.h"
+#include "tcp/tcp.h"
 
 #include <sys/epoll.h>
 

@@ -8,16 +8,12 @@
  * for the answer to EVICT it sends no messages: then a READ of no bytes tells whether there is a
  * path.
  */
-#include "verbs/verbs_alive.h"
+#include "verbs/verbs.h"
 
 #include <string.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_port.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
 
 enum {
     /* ticks in which every connected peer of this host is looked at once: 2 s */

@@ -3,23 +3,12 @@
  * What the other side says while a connection is made: HELLO, REPLY, REFUSE, READY, and nothing any
  * more.  verbs_connect.c has the states.
  */
-#include "verbs/verbs_answer.h"
+#include "verbs/verbs.h"
 
 #include <string.h>
 
 #include "fabric/fab_clock.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_move.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_rails.h"
-#include "verbs/verbs_resolve.h"
 
 enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
 

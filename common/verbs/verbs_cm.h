@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Connects the queue pairs of two processes, after each process has learned about the other's by
- * frames over TCP (verbs_connect.h).  There are two methods; the domain's device decides:
+ * frames over TCP (verbs_connect.c).  There are two methods; the domain's device decides:
  *
  * frames (verbs_cm_frames.c): InfiniBand and RoCE. The frames are enough: each side moves its own
  *     queue pairs to ready.
@@ -39,7 +39,7 @@ struct fab_verbs_cm_ops {
     int (*poll)(fab_verbs_domain_t *dom);
 
     /*
-     * The call that may wait for the network, without the lock (verbs_resolve.h).  Returns an
+     * The call that may wait for the network, without the lock (verbs_resolve.c).  Returns an
      * errno.  frames: the peer's QPs are known, make this side's ready to receive.  rdma_cm: ask
      * the peer.
      */

@@ -4,12 +4,7 @@
  */
 #include "verbs/verbs_cm.h"
 
-#include "verbs/verbs_answer.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_pair.h"
-#include "verbs/verbs_path.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_resolve.h"
+#include "verbs/verbs.h"
 
 /* Each side's QP that sends goes with the other's that receives. */
 static int to_receive(const fab_verbs_job_t *job)

@@ -13,7 +13,7 @@
  * connection gets another one.
  *
  * rdma_connect() may wait for the network: Soft-iWARP makes its TCP connection in it.  So it is
- * called in a thread (verbs_resolve.h), and an id that is in it is not destroyed.  An id whose peer
+ * called in a thread (verbs_resolve.c), and an id that is in it is not destroyed.  An id whose peer
  * was asked is not destroyed either until there is an answer, as the kernel would wait for it then
  * (destroy_cm_id()).  All else is under the fabric's lock.
  */
@@ -33,12 +33,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_answer.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_gid.h"
-#include "verbs/verbs_path.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_resolve.h"
+#include "verbs/verbs.h"
 
 enum {
     FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */

@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections: making, what completes on them, and their end.
+ * Connections: the queue pairs of a pair of processes and what is under way on them.
  */
-#include "verbs/verbs_conn.h"
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_random.h"
-#include "verbs/verbs_alive.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_op.h"
-#include "verbs/verbs_pair.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_queues.h"
-#include "verbs/verbs_srq.h"
-#include "verbs/verbs_tm.h"
 
 enum { FAB_VERBS_PSN_MASK = 0xffffff };
 

@@ -19,24 +19,16 @@
  * its next provider (fab_move.c).  How long that takes the device decides (verbs_timeout).
  *
  * RoCE: between REPLY and PROBING (REPLIED), and between HELLO and ANSWERED (ANSWERING), the kernel
- * looks for the other port, in a thread of its own (verbs_resolve.h).
+ * looks for the other port, in a thread of its own (verbs_resolve.c).
  *
  * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
  * first message leads to UP.
  *
  * No time limit applies while a peer's program may be computing: TCP reports a peer that is gone.
  */
-#include "verbs/verbs_connect.h"
+#include "verbs/verbs.h"
 
 #include <string.h>
-
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_path.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
 
 /* ---- frames ------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
  * The first two say the same on all hosts that have the same ports, whatever their order and place.
  * Those that are left besides are the process's further ports, the nearest first.
  */
-#include "verbs/verbs_device.h"
+#include "verbs/verbs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,8 +21,6 @@
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_gid.h"
-#include "verbs/verbs_port.h"
 
 enum {
     FAB_VERBS_PORTS_MAX = 64,     /* ports that are compared */

@@ -3,7 +3,7 @@
  * How a connection ends in order.  Each side sees what the other sent in the order of sending.
  *
  *      CLOSE   the sender is done with the peer.  Answer: CLOSED
- *      EVICT   the sender gives up the connection, for another one (verbs_evict.h).  Answer: EVICTED,
+ *      EVICT   the sender gives up the connection, for another one (verbs_evict.c).  Answer: EVICTED,
  *              or STAY if the connection is busy
  *
  * Who has asked sends no messages until the answer comes, and takes those that come before it: so

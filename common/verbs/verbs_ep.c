@@ -12,7 +12,7 @@
  * the connection (CLOSE); the other answers CLOSED, its last message on it, and makes a new one if
  * it has more to send.
  */
-#include "verbs/verbs_ep.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -21,17 +21,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
 #include "verbs/verbs_end.h"
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_rails.h"
-#include "verbs/verbs_rma.h"
 
 /* ---- sending ------------------------------------------------------------ */
 

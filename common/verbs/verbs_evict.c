@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bound on connections: which one is given up. */
-#include "verbs/verbs_evict.h"
+/*
+ * A bound on connections (verbs_max_connections): before another one is made, an idle one is given
+ * up, in order (verbs_end.h), to be made again when it is needed.
+ *
+ *      this side: UP ──EVICT──> EVICTING ──EVICTED──> IDLE
+ *                                   └──────STAY─────> UP
+ *      the other: UP ──EVICT came: EVICTED, if it is idle here, too──> IDLE
+ *
+ * Nobody waits for room, so nobody waits for each other: if all are busy, there are more for a
+ * while.  A connection is busy for as long as a program likes, with a rendezvous for which its
+ * receiver has posted no receive.
+ *
+ * What belongs to the process and not to the connection stays: listed receives, registered memory.
+ */
+#include "verbs/verbs.h"
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_tm.h"
 
 static bool is_ep_idle(const fab_verbs_ep_t *ep)
 {

@@ -4,14 +4,12 @@
  *
  * What cannot be registered is refused: the caller sends messages instead.
  */
-#include "verbs/verbs_expose.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "verbs/verbs_qp.h"
 
 /* What this provider writes into fab_rkey_t. */
 typedef struct fab_verbs_rkey {

@@ -6,7 +6,7 @@
  * a container, interfaces of other network name spaces, which the kernel lists and refuses to use.
  * Its order differs from host to host.
  */
-#include "verbs/verbs_gid.h"
+#include "verbs/verbs.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages of a connection that broke, for the next one. */
-#include "verbs/verbs_keep.h"
+/*
+ * Messages of a connection that broke, for the next one, by other ports.
+ *
+ * No device knows which of the unacknowledged messages have arrived.  So each side says, when they
+ * connect again, how many it has received (fab_verbs_frame_t.received, counted over all connections
+ * that broke), and the other sends what comes after these again, before anything new.  A message in
+ * a buffer is there still; one that went inline is, if it was composed in conn->composed.
+ */
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_post.h"
 
 typedef struct fab_verbs_kept {
     STAILQ_ENTRY(fab_verbs_kept) link;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers that move to other ports. */
-#include "verbs/verbs_move.h"
+/*
+ * A peer to which no connection can be made moves to another pair of ports (verbs_pair.c), and
+ * after the last one to the next provider.  Only while it is not bound: nothing is on its way.  Or
+ * if a connection broke whose messages are kept (verbs_keep.c), but to other ports alone.
+ *
+ *      this process   its attempt has failed or was refused: the next pair
+ *      the other      HELLO names a later pair than its own: that one; an earlier one: REFUSE, and
+ *                     the asking process takes its next
+ *
+ * Neither goes back to an earlier pair, so both meet.
+ */
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_op.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_rails.h"
-#include "verbs/verbs_rma.h"
 
 /*
  * What the peer may read stays registered with the former port's device, and its keys say so. Gets

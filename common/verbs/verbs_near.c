@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "verbs/verbs_device.h"
+#include "verbs/verbs.h"
 
 static hwloc_obj_t near_find(hwloc_topology_t topology, const char *device)
 {

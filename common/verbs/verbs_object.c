@@ -5,7 +5,7 @@
 #include "fabric/fab_abi.h"
 #include "fabric/fab_reg.h"
 #include "verbs/verbs_near.h"
-#include "verbs/verbs_provider.h"
+#include "verbs/verbs.h"
 
 static void use_ompi(void)
 {

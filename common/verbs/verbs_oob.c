@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sockets for connection set-up, beside the events of the device: one epoll set for both. */
-#include "verbs/verbs_oob.h"
+/*
+ * The channel for connection set-up: fixed-size frames over short-lived TCP connections, out of
+ * band (sock.h); beside them the events of the device, one epoll set for both.
+ */
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,12 +12,7 @@
 
 #include "fabric/fab_params.h"
 #include "fabric/fab_wire.h"
-#include "verbs/verbs_alive.h"
-#include "verbs/verbs_answer.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_resolve.h"
-#include "verbs/verbs_sleep.h"
 
 enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The end of a get or put: its last READ or WRITE has ended. */
-#include "verbs/verbs_op.h"
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 #include <string.h>

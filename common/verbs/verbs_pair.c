@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pairs of ports: their order, and those that cannot reach each other. */
-#include "verbs/verbs_pair.h"
+/*
+ * Pairs of ports, one of each of two processes, over which they may reach each other.  Both number
+ * them in the same way, and try them in this order:
+ *
+ *      0                   the first port of both, which each has chosen as the best
+ *      then                ports with the same rail: what is wired alike may share a switch
+ *      then                all others
+ *
+ * by the ports of the process with the smaller name first.  A pair with a flaw is left out: both
+ * see the same flaws.
+ */
+#include "verbs/verbs.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /*
  * The path from this port to another one, and the states of a queue pair on it.
  */
-#include "verbs/verbs_path.h"
+#include "verbs/verbs.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * packet costs a timeout of the device, half a second.  An administrator sets it for the port in
  * sysfs; without that, DSCP 26 with ECN is what most networks are configured for.
  */
-#include "verbs/verbs_port.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -19,7 +19,6 @@
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_gid.h"
 
 enum {
     FAB_VERBS_ROCE_CLASS = 26 << 2 | 2, /* DSCP 26, ECN-capable */

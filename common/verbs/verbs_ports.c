@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The further ports of this process. */
-#include "verbs/verbs_ports.h"
+/*
+ * The further ports of this process.  They are known, and in its address, from the start; one is
+ * opened when a peer is to be reached by it.  Each is a domain with queues, buffers and a cache of
+ * registrations of its own; sockets and address are the first port's.
+ */
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-
-#include "verbs/verbs_pair.h"
-#include "verbs/verbs_port.h"
-#include "verbs/verbs_queues.h"
 
 /* ---- domains ------------------------------------------------------------ */
 

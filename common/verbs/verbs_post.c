@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Posting work requests on a connection.
+ * Posting work requests on a connection, and the provider's own messages.
  *
  * Selective signaling: a work request asks for a completion if it is a READ or WRITE, or if enough
  * before it did not ask. Its completion frees it and all before it. At most a quarter of the queue
@@ -12,13 +12,11 @@
  * a destroyed queue pair to another one, and some devices still deliver completions of the
  * destroyed one: the id tells them apart.
  */
-#include "verbs/verbs_post.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
-
-#include "verbs/verbs_fail.h"
 
 /* ---- posting ------------------------------------------------------------ */
 

@@ -4,28 +4,9 @@
  * credits, move RMA on, and now and then look at the clock, and by it at sockets and peers.
  * Without a connection it costs a few loads, and 25 ns every 16 calls.
  */
-#include "verbs/verbs_progress.h"
+#include "verbs/verbs.h"
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_alive.h"
-#include "verbs/verbs_answer.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_move.h"
-#include "verbs/verbs_oob.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_recv.h"
-#include "verbs/verbs_resolve.h"
-#include "verbs/verbs_rma.h"
-#include "verbs/verbs_sleep.h"
-#include "verbs/verbs_srq.h"
-#include "verbs/verbs_tm_poll.h"
 
 enum {
     FAB_VERBS_CLOCK_PASSES = 16, /* progress calls between looks at the clock (25 ns) */

@@ -2,7 +2,7 @@
 /*
  * Provider verbs: opening and closing it in this process, its address, its description, its table.
  */
-#include "verbs/verbs_provider.h"
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,19 +17,6 @@
 #include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_device.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_oob.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_progress.h"
-#include "verbs/verbs_queues.h"
-#include "verbs/verbs_rails.h"
-#include "verbs/verbs_resolve.h"
-#include "verbs/verbs_tm.h"
-#include "verbs/verbs_types.h"
 
 enum {
     FAB_VERBS_LEAVE_US = 300000

@@ -2,17 +2,13 @@
 /*
  * The queue pairs of connections: an RC queue pair, or two, from making to ready.
  */
-#include "verbs/verbs_qp.h"
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_keep.h"
-#include "verbs/verbs_pair.h"
-#include "verbs/verbs_path.h"
-#include "verbs/verbs_resolve.h"
 
 /* ---- finding ------------------------------------------------------------ */
 

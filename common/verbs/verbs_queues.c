@@ -3,15 +3,12 @@
  * The domain's queues and buffers.  A process that other providers serve wholly does without them,
  * until one joins that needs them.
  */
-#include "verbs/verbs_queues.h"
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_sleep.h"
-#include "verbs/verbs_srq.h"
-#include "verbs/verbs_tm.h"
 
 /* NULL: errno. */
 static struct ibv_cq *cq_create(fab_verbs_domain_t *dom, uint32_t cqe)

@@ -1,18 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rails: further connections for long data. */
-#include "verbs/verbs_rails.h"
+/*
+ * Rails: long data that this process reads from a peer is divided over several pairs of ports.
+ *
+ * Messages go over the peer's one connection, in order; so does all that is not said here.  The
+ * first long get from the peer, of FAB_VERBS_RAIL_MIN bytes, makes connections by further ports,
+ * too: an endpoint for each, in the list ep->rails of the one that is the peer's.  Both sides find
+ * the same pairs of ports for them:
+ *
+ *      rail 1, 2, ...   in the order of verbs_pair.c, those of two further ports that may have a
+ *                       share (FAB_VERBS_ADDR_SHARE), neither of which an earlier rail has
+ *
+ * and either side may ask for the connection (RAIL), which then serves both.  A process that has
+ * it adds to the key of long memory that the peer may read one key for each port of a rail.  So
+ * who reads that has the first connection and the rails for which there is a key: each reads a
+ * share, by the speeds of their ports.
+ *
+ * A READ can be done again.  What a rail has not read when it fails, its share or what is left of
+ * it in the queue, the first connection reads; the rail is not used again.
+ *
+ *      no rails   where the first connection is not by the first ports of both: the peer has moved
+ *                 to others as those failed; with verbs_max_connections; iWARP
+ */
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_op.h"
-#include "verbs/verbs_pair.h"
-#include "verbs/verbs_ports.h"
-#include "verbs/verbs_post.h"
 
 enum {
     FAB_VERBS_SPEED_UNKNOWN = 4000, /* 400 Gbit/s: newer than what is known here */

@@ -2,19 +2,11 @@
 /*
  * What is done with messages that came: they are checked, their credits taken, and delivered.
  */
-#include "verbs/verbs_recv.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_srq.h"
 
 static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char *what)
 {

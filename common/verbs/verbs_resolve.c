@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The step of connecting that may wait, in a thread.  Lock order: the fabric's, then the
+ * The step of connecting queue pairs that may wait for the network, in a thread.  With RoCE the
+ * kernel looks for the address of the peer's port when a queue pair is made ready to receive, and
+ * waits for an answer for a second or more if none comes.  With iWARP rdma_connect() may make a TCP
+ * connection, and wait as long as TCP does.  The lock is not held meanwhile, so messages of other
+ * peers go on.  One thread for a port, made when it is first needed.
+ *
+ *      submit ──> todo ──thread──> done ──poll──> the connection goes on (fab_verbs_cm_ops_t)
+ *
+ * The thread touches the job and its connection's QPs alone; a connection is not destroyed while
+ * its job is on the way.  InfiniBand needs no thread: the kernel asks nobody.
+ *
+ * Lock order: the fabric's, then the
  * resolver's, which is held for moments only.
  */
-#include "verbs/verbs_resolve.h"
+#include "verbs/verbs.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -5,16 +5,11 @@
  *
  * What cannot be registered is refused (OPAL_ERR_NOT_SUPPORTED): the caller sends messages instead.
  */
-#include "verbs/verbs_rma.h"
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_op.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_rails.h"
 
 /* ---- operations --------------------------------------------------------- */
 

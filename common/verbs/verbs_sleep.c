@@ -8,7 +8,7 @@
  *
  * An event costs an interrupt, so nothing is armed unless somebody may sleep (fab_t.may_sleep).
  */
-#include "verbs/verbs_sleep.h"
+#include "verbs/verbs.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

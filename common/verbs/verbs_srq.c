@@ -7,14 +7,13 @@
  * keeps to its window finds a buffer, in general. If not (the limit is reached, memory cannot be
  * locked), the device makes it wait (RNR) and tries again, without end.
  */
-#include "verbs/verbs_srq.h"
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
-#include "verbs/verbs_tm.h"
 
 enum {
     /* receive buffers beyond the windows: credits, and what waits to be posted again */

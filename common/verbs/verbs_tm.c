@@ -6,16 +6,13 @@
  * wr_id: of receive buffers the fab_verbs_buf_t; of listed receives the fab_tm_recv_t, with
  * FAB_VERBS_LISTED; of signaled list operations what the engine gave.
  */
-#include "verbs/verbs_tm.h"
+#include "verbs/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_tm_test.h"
 #include "verbs/verbs_tm_wc.h"
 
 enum {

@@ -4,18 +4,12 @@
  * when polling has ended: between ibv_start_poll and ibv_end_poll the device's library holds locks
  * that other calls want.
  */
-#include "verbs/verbs_tm_poll.h"
+#include "verbs/verbs.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_recv.h"
-#include "verbs/verbs_srq.h"
-#include "verbs/verbs_tm.h"
 #include "verbs/verbs_tm_wc.h"
 
 /*

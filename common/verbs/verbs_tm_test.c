@@ -9,14 +9,13 @@
  * Steps are strictly one after the other: what is asked for, its completion, the next.  So what
  * comes is known, and a completion that does not come, or another one, is the result.
  */
-#include "verbs/verbs_tm_test.h"
+#include "verbs/verbs.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_path.h"
 #include "verbs/verbs_tm_wc.h"
 
 enum {

@@ -5,15 +5,15 @@
  *
  * Ownership. The domain is one port of one device: context, PD, two CQs, the SRQ, the buffers. It
  * owns all endpoints and connections that use it; further ports have domains of their own, which
- * the first port's owns (verbs_ports.h). An endpoint belongs to one peer record (fab_peer_t.ep) and
+ * the first port's owns (verbs_ports.c). An endpoint belongs to one peer record (fab_peer_t.ep) and
  * has at most one connection, an RC QP (two, if the devices of both sides match tags and do
  * rendezvous); when the pair is done with it, the connection is taken from the endpoint and lingers
  * until what was sent on it has been delivered.  For long data it may have rails, which are
- * endpoints of the same peer by other ports (verbs_rails.h).
+ * endpoints of the same peer by other ports (verbs_rails.c).
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
- *                     ├── sock      connection set-up, while it lasts (verbs_oob.h)
+ *                     ├── sock      connection set-up, while it lasts (verbs_oob.c)
  *                     ├── ops       get and put, in the order in which they were asked for
  *                     └── exposed   memory that the peer may reach
  *
@@ -39,10 +39,10 @@ typedef struct fab_verbs_ep fab_verbs_ep_t;
 typedef struct fab_verbs_conn fab_verbs_conn_t;
 typedef struct fab_verbs_op fab_verbs_op_t;
 typedef struct fab_verbs_exposed fab_verbs_exposed_t;
-typedef struct fab_verbs_keep fab_verbs_keep_t; /* verbs_keep.h */
+typedef struct fab_verbs_keep fab_verbs_keep_t; /* verbs_keep.c */
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_job fab_verbs_job_t;
-typedef struct fab_verbs_resolver fab_verbs_resolver_t; /* verbs_resolve.h */
+typedef struct fab_verbs_resolver fab_verbs_resolver_t; /* verbs_resolve.c */
 typedef struct fab_verbs_cm fab_verbs_cm_t;
 typedef struct fab_verbs_cm_ops fab_verbs_cm_ops_t; /* verbs_cm.h */
 
@@ -55,7 +55,7 @@ typedef TAILQ_HEAD(fab_verbs_ep_queue, fab_verbs_ep) fab_verbs_ep_queue_t;
 
 enum {
     FAB_VERBS_BATCH = 32, /* completions per poll: one call, and other work waits for no more */
-    /* bytes from which on data is divided over rails (verbs_rails.h): 0.1 ms at 100 Gbit/s */
+    /* bytes from which on data is divided over rails (verbs_rails.c): 0.1 ms at 100 Gbit/s */
     FAB_VERBS_RAIL_MIN = 1 << 20,
     /* receive buffers for what devices answer to requests (FIN), which no window limits */
     FAB_VERBS_FIN_BUFS = 128,
@@ -67,7 +67,7 @@ struct fab_verbs_op {
     STAILQ_ENTRY(fab_verbs_op) link; /* in ep->ops */
     fab_verbs_domain_t *dom;
     fab_rma_t *rma;
-    fab_verbs_op_t *whole; /* this is a share of it (verbs_rails.h); NULL: it is none */
+    fab_verbs_op_t *whole; /* this is a share of it (verbs_rails.c); NULL: it is none */
     fab_reg_t *reg;        /* of the local memory; NULL: whole's */
     fab_verbs_buf_t *buf;  /* of an atomic operation: what was there; else NULL */
     size_t from, end;      /* bytes of rma that it is to move, */
@@ -156,7 +156,7 @@ struct fab_verbs_conn {
     uint32_t tm_psn;
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
-    fab_verbs_job_t *job;  /* connects its QPs (verbs_resolve.h); NULL: none does */
+    fab_verbs_job_t *job;  /* connects its QPs (verbs_resolve.c); NULL: none does */
     uint64_t linger_until; /* us */
     uint64_t drain_until;  /* us; 0: not draining */
     uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
@@ -170,7 +170,7 @@ struct fab_verbs_conn {
     uint32_t max_unsignaled; /* in a row: a quarter of sq_depth is freed at a time */
     uint32_t unsignaled_bufs;
     uint32_t max_inline;
-    unsigned char *composed; /* sq_depth inline messages, for verbs_keep.h; NULL: not kept */
+    unsigned char *composed; /* sq_depth inline messages, for verbs_keep.c; NULL: not kept */
     uint64_t last_counts;    /* what verbs_evict.c saw when it looked last */
 
     /* flow control, all counts modulo 2^16 */
@@ -180,7 +180,7 @@ struct fab_verbs_conn {
     uint16_t consumed;   /* messages from the peer */
     uint16_t advertised; /* of these, how many the credits sent so far cover */
     uint16_t granted;    /* to the peer */
-    /* messages on the connections before, which broke (verbs_keep.h) */
+    /* messages on the connections before, which broke (verbs_keep.c) */
     uint16_t base_sent;
     uint16_t base_consumed;
 
@@ -226,7 +226,7 @@ typedef enum fab_verbs_state {
 struct fab_verbs_ep {
     fab_peer_t *peer;
     fab_verbs_domain_t *dom;
-    /* a rail (verbs_rails.h): the endpoint that it helps; NULL: it is none, and peer->ep */
+    /* a rail (verbs_rails.c): the endpoint that it helps; NULL: it is none, and peer->ep */
     fab_verbs_ep_t *main;
     fab_verbs_ep_t *rails;     /* the first of those that it has; NULL: none */
     fab_verbs_ep_t *next_rail; /* of the same; NULL: none */
@@ -256,7 +256,7 @@ struct fab_verbs_ep {
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_verbs_failure *failure;
     bool is_local;  /* on this host: its pid means something */
-    uint8_t pair;   /* of ports, that is used or will be (verbs_pair.h) */
+    uint8_t pair;   /* of ports, that is used or will be (verbs_pair.c) */
     uint8_t remote; /* the peer's of these; dom is this process's */
     fab_verbs_addr_t addr;
 };
@@ -280,7 +280,7 @@ struct fab_verbs_domain {
     /* the process's first port, which has the address that others know, and the sockets */
     fab_verbs_domain_t *first;
     uint8_t index; /* among the process's ports, 0: the first */
-    /* of the first: others, opened when a peer needs them (verbs_ports.h) */
+    /* of the first: others, opened when a peer needs them (verbs_ports.c) */
     fab_verbs_domain_t *others[FAB_VERBS_PORTS - 1];
     fab_verbs_port_name_t other_names[FAB_VERBS_PORTS - 1];
     uint8_t num_open;     /* of others */
@@ -333,7 +333,7 @@ struct fab_verbs_domain {
     bool is_standby;
     bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
-    const char *changed; /* of the port's address (verbs_port.h): none connects by it any more */
+    const char *changed; /* of the port's address (verbs_port.c): none connects by it any more */
 
     /* memory */
     fab_verbs_pool_t send_pool;

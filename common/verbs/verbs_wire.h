@@ -34,7 +34,7 @@
  * stream is closed instead of READY, and the peer is reached in another way.  iWARP, whose
  * connections are made by packets, has no probe.
  *
- * A connection for shares of long data, by further ports of both (verbs_rails.h), is made in the
+ * A connection for shares of long data, by further ports of both (verbs_rails.c), is made in the
  * same way, with RAIL in place of HELLO.  No messages but PROBE go over it.
  *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
@@ -180,7 +180,7 @@ typedef enum fab_verbs_kind {
     FAB_VERBS_REPLY = 2,
     FAB_VERBS_REFUSE = 3, /* qpn is an fab_verbs_refusal_t, the rest zero */
     FAB_VERBS_READY = 4,
-    FAB_VERBS_RAIL = 5, /* HELLO, for one more connection: verbs_rails.h */
+    FAB_VERBS_RAIL = 5, /* HELLO, for one more connection: verbs_rails.c */
 } fab_verbs_kind_t;
 
 typedef enum fab_verbs_refusal {
@@ -203,8 +203,8 @@ typedef struct fab_verbs_frame {
     /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
     uint32_t tm_qpn;
     uint32_t tm_psn;
-    uint32_t pair; /* HELLO, RAIL: of which ports (verbs_pair.h) */
-    /* HELLO, REPLY: a connection broke; messages that the sender had received; verbs_keep.h */
+    uint32_t pair; /* HELLO, RAIL: of which ports (verbs_pair.c) */
+    /* HELLO, REPLY: a connection broke; messages that the sender had received; verbs_keep.c */
     uint32_t received;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;

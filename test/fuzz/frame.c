@@ -16,9 +16,7 @@
 
 #include "fabric/fab_core.h"
 #include "tcp/tcp_types.h"
-#include "verbs/verbs_types.h"
-#include "verbs/verbs_oob.h"
-#include "verbs/verbs_wire.h"
+#include "verbs/verbs.h"
 
 enum { TO_VERBS = 1, GREETING = 2, FRAME = 4, MAX_POLLS = 1000000 };
 

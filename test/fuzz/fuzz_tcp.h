@@ -8,8 +8,7 @@
 #include <sys/socket.h>
 
 #include "fabric/fab_core.h"
-#include "tcp/tcp_ep.h"
-#include "tcp/tcp_stream.h"
+#include "tcp/tcp.h"
 
 /* The provider's domain; the fabric is open. */
 static inline fab_tcp_domain_t *fuzz_tcp_domain(fab_t *fab)

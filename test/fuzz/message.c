@@ -10,13 +10,7 @@
 #include "fuzz.h"
 
 #include "fabric/fab_core.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_connect.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_post.h"
-#include "verbs/verbs_qp.h"
-#include "verbs/verbs_recv.h"
-#include "verbs/verbs_types.h"
+#include "verbs/verbs.h"
 
 enum { ANSWER = 1, SENT = 5, MAX_POLLS = 1000 };
 

@@ -17,11 +17,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "fabric/fab_core.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_ep.h"
-#include "ofi/ofi_fail.h"
-#include "ofi/ofi_known.h"
-#include "ofi/ofi_tm.h"
+#include "ofi/ofi.h"
 #include "sock/sha256.h"
 
 typedef enum fuzz_step {

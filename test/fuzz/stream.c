@@ -11,7 +11,7 @@
 
 #include <errno.h>
 
-#include "tcp/tcp_link.h"
+#include "tcp/tcp.h"
 
 enum { AM_PLACED = 9, PLACE_LEN = 200000, END_LEN = 1000, TRIES = 1000 };
 

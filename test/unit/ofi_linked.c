@@ -4,7 +4,7 @@
  */
 #include "fabric/fab_core.h"
 
-#include "ofi/ofi_provider.h"
+#include "ofi/ofi.h"
 
 const fab_provider_t *fab_load_ofi(fab_t *fab, const char **why)
 {

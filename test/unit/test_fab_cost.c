@@ -14,7 +14,7 @@
 #include <sys/ptrace.h>
 
 #include "fabric/fab_core.h"
-#include "shm/shm_progress.h"
+#include "shm/shm.h"
 
 enum { AM_DATA = 9, MANY = 200, PASSES = 512, MESSAGES = 64 };
 

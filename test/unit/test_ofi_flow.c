@@ -6,9 +6,7 @@
  */
 #include "conform_ofi.h"
 
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_ep.h"
-#include "ofi/ofi_known.h"
+#include "ofi/ofi.h"
 
 enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
 

@@ -13,9 +13,7 @@
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_wire.h"
-#include "ofi/ofi_domain.h"
-#include "ofi/ofi_ep.h"
-#include "ofi/ofi_known.h"
+#include "ofi/ofi.h"
 
 enum {
     KNOWN = 100000,

@@ -19,11 +19,8 @@
 #include <sys/un.h>
 
 #include "fabric/fab_core.h"
-#include "shm/shm_connect.h"
-#include "shm/shm_ep.h"
-#include "shm/shm_in.h"
+#include "shm/shm.h"
 #include "shm/shm_inl.h"
-#include "shm/shm_progress.h"
 
 enum { AM_DATA = 9 };
 

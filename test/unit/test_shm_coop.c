@@ -11,7 +11,6 @@
  */
 static void step(void);
 #define FAB_SHM_STEP(what) step()
-#include "shm/shm_coop_inl.h"
 
 #include "test_fab_world.h"
 
@@ -21,7 +20,7 @@ static void step(void);
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_host.h"
-#include "shm/shm_coop.h"
+#include "shm/shm.h"
 
 /* ---- all interleavings -------------------------------------------------- */
 

@@ -23,7 +23,7 @@
 #include <sys/utsname.h>
 
 #include "sock/sock_ip.h"
-#include "tcp/tcp_link.h"
+#include "tcp/tcp.h"
 
 enum { ADDRESSES = 3, LEN = FAB_FRAGMENT_MAX };
 

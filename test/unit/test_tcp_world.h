@@ -9,8 +9,7 @@
 #include "test_fab_world.h"
 
 #include "fabric/fab_core.h"
-#include "tcp/tcp_ep.h"
-#include "tcp/tcp_stream.h"
+#include "tcp/tcp.h"
 
 static inline fab_tcp_domain_t *tcp_domain(world_t *world)
 {

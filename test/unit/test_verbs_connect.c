@@ -11,7 +11,7 @@
 #include "test_strangers.h"
 
 #include "fabric/fab_wire.h"
-#include "verbs/verbs_oob.h"
+#include "verbs/verbs.h"
 
 /* ---- connecting --------------------------------------------------------- */
 

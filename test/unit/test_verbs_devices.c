@@ -13,10 +13,8 @@
 #include <sys/stat.h>
 
 #include "fabric/fab_core.h"
-#include "verbs/verbs_alive.h"
+#include "verbs/verbs.h"
 #include "verbs/verbs_near.h"
-#include "verbs/verbs_device.h"
-#include "verbs/verbs_types.h"
 
 enum { AM_DATA = 9 };
 

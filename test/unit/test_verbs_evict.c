@@ -9,8 +9,7 @@
 #include "test_verbs_world.h"
 
 #include "fabric/fab_clock.h"
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_ports.h"
+#include "verbs/verbs.h"
 
 enum { RANKS = 7, BOUND = 2, ROUNDS = 60, LONGEST = 6000, MEMORY = 300000 };
 

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "verbs/verbs_progress.h"
+#include "verbs/verbs.h"
 
 /* ---- windows ------------------------------------------------------------ */
 

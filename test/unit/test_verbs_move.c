@@ -10,9 +10,7 @@
 
 #include <errno.h>
 
-#include "verbs/verbs_evict.h"
-#include "verbs/verbs_expose.h"
-#include "verbs/verbs_fail.h"
+#include "verbs/verbs.h"
 
 /* ---- a device that refuses ---------------------------------------------- */
 

@@ -8,7 +8,7 @@
  */
 #include "test_verbs_world.h"
 
-#include "verbs/verbs_fail.h"
+#include "verbs/verbs.h"
 
 enum { MEMORY = 3 << 20, GUARD = 64, ROUNDS = 6 };
 

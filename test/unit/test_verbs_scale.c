@@ -11,7 +11,7 @@
 #include <malloc.h>
 
 #include "fabric/fab_wire.h"
-#include "verbs/verbs_qp.h"
+#include "verbs/verbs.h"
 
 enum {
     MOST = 1000000,

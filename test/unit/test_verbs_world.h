@@ -10,10 +10,7 @@
 #include <fcntl.h>
 
 #include "fabric/fab_core.h"
-#include "verbs/verbs_conn.h"
-#include "verbs/verbs_types.h"
-#include "verbs/verbs_ep.h"
-#include "verbs/verbs_post.h"
+#include "verbs/verbs.h"
 
 static inline fab_verbs_domain_t *verbs_domain(const world_t *world)
 {

@@ -4,7 +4,7 @@
  */
 #include "fabric/fab_core.h"
 
-#include "verbs/verbs_provider.h"
+#include "verbs/verbs.h"
 
 const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why)
 {

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of the provider ofi have for each other, from the floor up.
+ */
+#ifndef FAB_OFI_H
+#define FAB_OFI_H
+
+#include <rdma/fabric.h>
+#include <rdma/fi_eq.h>
+#include <stdbool.h>
+
+#include "fabric/fab.h"
+#include "fabric/fab_provider.h"
+#include "ofi/ofi_domain.h"
+#include "ofi/ofi_ep.h"
+#include "ofi/ofi_types.h"
+
+/* ---- ofi_fail.c: a peer fails when all that it sent before is delivered ---- */
+
+/* Fail the peer as soon as all that it sent before is delivered. */
+void fab_ofi_ep_defer_failure(fab_ofi_ep_t *ep, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* It is not to fail any more. */
+void fab_ofi_ep_forget_failure(fab_ofi_ep_t *ep);
+/* The completion queue was empty. */
+int fab_ofi_ep_fail_deferred(fab_ofi_domain_t *dom);
+
+/* ---- ofi_known.c: processes without an endpoint ---- */
+
+extern const fab_ops_t fab_ofi_known_ops;
+
+/*
+ * What a process of this address gets for fab_peer_t.ep, with the operations for it: peer->ep and
+ * peer->ops.  False: no memory.
+ */
+bool fab_ofi_know(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr);
+
+/* Can libfabric be given its name?  Text must end. */
+bool fab_ofi_is_name(const fab_ofi_addr_t *addr);
+
+/* Is the peer's ep a fab_ofi_known_t? */
+bool fab_ofi_is_known(const fab_peer_t *peer);
+
+/* Of a known process: where the fabric keeps what it needs (fab_provider_t.spare). */
+void **fab_ofi_known_spare(const fab_peer_t *peer);
+
+/* Release it; ep is NULL then. */
+void fab_ofi_forget(fab_peer_t *peer);
+/* The same for all when the fabric closes: nobody uses their ep any more. */
+void fab_ofi_forget_all(fab_ofi_domain_t *dom);
+
+/* The peer's endpoint, made if there is none yet.  NULL: no memory. */
+fab_ofi_ep_t *fab_ofi_ep_of(fab_peer_t *peer);
+
+/* ---- ofi_send.c ---- */
+
+/*
+ * A message of the fabric's, len <= eager_max bytes.  OPAL_ERR_RESOURCE_BUSY: no room now, or the
+ * peer is about to fail.
+ */
+int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len);
+/* The same with the payload in place; it goes now or later. */
+void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len);
+/*
+ * May a message of len bytes be sent alone now?  Where several may leave together, a short one only
+ * as the first after a poll, or in a batch.
+ */
+static inline bool fab_ofi_is_its_turn(fab_ofi_ep_t *ep, size_t len)
+{
+    const fab_ofi_domain_t *dom = ep->dom;
+    const bool is_first = ep->alone_poll != dom->polls;
+
+    if (!dom->is_packing || ep->is_batch || len > FAB_OFI_PART_MAX) {
+        return true;
+    }
+    ep->alone_poll = dom->polls;
+    return is_first;
+}
+/* What is packed goes now or later, ahead of what is sent next. */
+void fab_ofi_send_pack(fab_ofi_ep_t *ep);
+/* fab_ops_t.batch */
+void fab_ofi_batch(fab_peer_t *peer, bool is_begin);
+
+/*
+ * One of the provider's own messages (FAB_OFI_ID_*), now or when there is room.  False: there is no
+ * memory, and the peer is about to fail.
+ */
+bool fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx, const void *data, size_t len);
+/* Ask whether the peer is there, unless it is being asked. */
+void fab_ofi_send_probe(fab_ofi_ep_t *ep);
+
+/* Hand over what waits. */
+int fab_ofi_send_waiting(fab_ofi_domain_t *dom);
+/* Forget what waits for room to this peer. */
+void fab_ofi_send_drop(fab_ofi_ep_t *ep);
+/* Return credits that are due. */
+void fab_ofi_send_credits(fab_ofi_domain_t *dom);
+void fab_ofi_schedule_credits(fab_ofi_ep_t *ep);
+void fab_ofi_unschedule_credits(fab_ofi_ep_t *ep);
+
+static inline bool fab_ofi_has_credit(const fab_ofi_ep_t *ep)
+{
+    return (uint16_t) (ep->sent - ep->taken) < ep->window;
+}
+
+static inline bool fab_ofi_can_send(const fab_ofi_ep_t *ep)
+{
+    return FAB_OFI_UP == ep->state && fab_ofi_has_credit(ep) && NULL == ep->to_send &&
+           NULL == ep->failure;
+}
+
+/* ---- ofi_early.c ---- */
+
+typedef struct fab_ofi_early {
+    struct fab_ofi_early *next; /* in the order of their numbers */
+    fab_ofi_hdr_t hdr;
+    size_t len;
+    uint64_t data[]; /* payload, aligned */
+} fab_ofi_early_t;
+
+/* Keep it.  False: no memory, or no sender that keeps to the rules sends it now. */
+bool fab_ofi_early_keep(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len);
+/* The next message, if it is there: the caller's to free. NULL: it has not come. */
+fab_ofi_early_t *fab_ofi_early_take(fab_ofi_ep_t *ep);
+void fab_ofi_early_drop(fab_ofi_ep_t *ep);
+
+/* ---- ofi_tm.c ---- */
+
+/* False: no memory. */
+bool fab_ofi_tm_open(fab_ofi_domain_t *dom);
+/* After the endpoint has been closed. */
+void fab_ofi_tm_close(fab_ofi_domain_t *dom);
+bool fab_ofi_tm_use(fab_domain_t *dom, const fab_tm_user_t *user, void *ctx,
+                    fab_tm_device_t *device);
+
+/* Around all that a poll does. */
+void fab_ofi_tm_poll_begin(fab_ofi_domain_t *dom);
+void fab_ofi_tm_poll_end(fab_ofi_domain_t *dom, int events);
+/* Is there something to do that no message asks for? */
+bool fab_ofi_tm_is_waiting(const fab_ofi_domain_t *dom);
+/* A message of this id was delivered that named no offer. */
+void fab_ofi_tm_handled(fab_ofi_domain_t *dom, uint8_t id);
+/* One of the messages for offers came.  NULL, or what is wrong with it. */
+const char *fab_ofi_tm_on_msg(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data,
+                              size_t len);
+
+/* Operations ended, with an error or 0. */
+void fab_ofi_tm_sent(fab_ofi_domain_t *dom, fab_ofi_ctx_t *ctx, int error);
+void fab_ofi_tm_received(fab_ofi_domain_t *dom, fab_ofi_ctx_t *ctx, size_t len, int error);
+
+/* A session begins to be used; ends; the peer is done with.  False: no memory. */
+bool fab_ofi_tm_ep_begin(fab_ofi_ep_t *ep);
+void fab_ofi_tm_ep_end(fab_ofi_ep_t *ep);
+void fab_ofi_tm_ep_free(fab_ofi_ep_t *ep);
+/* Has libfabric memory of the user's for this peer? */
+bool fab_ofi_tm_ep_is_busy(const fab_ofi_ep_t *ep);
+
+/* fab_ops_t.send_offered */
+int fab_ofi_tm_send_offered(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
+
+/* ---- ofi_connect.c: sessions: the table of them, and their set-up (ofi_wire.h) ---- */
+
+/* Ask for a session, unless there is one, or it is asked for. */
+void fab_ofi_connect(fab_ofi_ep_t *ep);
+/* The peer has sent something in the session, or has welcomed this process. */
+void fab_ofi_connect_done(fab_ofi_ep_t *ep);
+/* The session ends: messages of it that come later are strays. */
+void fab_ofi_session_end(fab_ofi_ep_t *ep);
+/* HELLO came, len bytes. */
+void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len);
+/* CHALLENGE came, len bytes. */
+void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len);
+/* WELCOME or REFUSE came. */
+void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len);
+/* Give up those who did not answer in time. */
+void fab_ofi_connect_late(fab_ofi_domain_t *dom, uint64_t now);
+
+/* Whose session this is. NULL: nobody's. */
+static inline fab_ofi_ep_t *fab_ofi_session(const fab_ofi_domain_t *dom, uint32_t index,
+                                            uint32_t cookie)
+{
+    return index < dom->num_slots && cookie == dom->slots[index].cookie ? dom->slots[index].ep
+                                                                        : NULL;
+}
+
+/* ---- ofi_expose.c: memory that peers may reach: registered, by the cache (fab_reg.h) ---- */
+
+struct fab_ofi_exposed {
+    LIST_ENTRY(fab_ofi_exposed) link;     /* in ep->exposed or dom->exposed */
+    LIST_ENTRY(fab_ofi_exposed) key_link; /* in dom->by_key */
+    const fab_ofi_exposed_list_t *list;   /* that it is in: several may have one registration */
+    fab_reg_t *reg;
+    uint64_t key;
+};
+
+extern const fab_reg_how_t fab_ofi_reg_how;
+
+int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                   fab_rkey_t *rkey);
+void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
+bool fab_ofi_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
+                        fab_rkey_t *rkey);
+void fab_ofi_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
+/* Release all that is in ep->exposed or dom->exposed. */
+void fab_ofi_unexpose_all(fab_ofi_domain_t *dom, fab_ofi_exposed_list_t *list);
+/* The provider's part of a key. */
+fab_ofi_rkey_t fab_ofi_rkey(const fab_rkey_t *rkey);
+
+/* ---- ofi_rma.c: get and put: fi_read() and fi_write() in steps ---- */
+
+enum {
+    FAB_OFI_STEP = 1 << 20,      /* bytes of one transfer at most */
+    FAB_OFI_UNDER_WAY = 4 << 20, /* bytes under way with one peer before no more are asked for */
+    FAB_OFI_XFERS = 64,          /* and transfers */
+};
+
+struct fab_ofi_op {
+    TAILQ_ENTRY(fab_ofi_op) link; /* in ep->ops or ep->posted */
+    fab_ofi_ep_t *ep;             /* NULL: dropped */
+    fab_ofi_domain_t *dom;
+    fab_rma_t *rma;
+    size_t posted;      /* bytes asked for so far */
+    uint32_t in_flight; /* transfers under way */
+    int status;
+    bool is_posted;  /* it is in ep->posted */
+    bool is_flushed; /* a read after the last write has been asked for, or is not needed */
+};
+
+/* A transfer. */
+typedef struct fab_ofi_xfer {
+    fab_ofi_ctx_t ctx;
+    fab_ofi_op_t *op;
+    size_t len; /* bytes */
+} fab_ofi_xfer_t;
+
+int fab_ofi_rma(fab_rma_t *op);
+int fab_ofi_rma_progress(fab_ofi_domain_t *dom);
+/* A transfer ended; it is freed. */
+void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status);
+/*
+ * End all operations of which nothing is under way, and release what the peer may reach; the others
+ * end when libfabric has done with them.
+ */
+void fab_ofi_rma_drop(fab_ofi_ep_t *ep);
+
+/* ---- ofi_alive.c ---- */
+
+enum { FAB_OFI_TICK_US = 250000 }; /* between calls of fab_ofi_alive_tick() */
+
+/* Look at some of those with a session. */
+void fab_ofi_alive_tick(fab_ofi_domain_t *dom);
+
+/* ---- ofi_peer.c: how endpoints come and go, and what the fabric calls for one peer ---- */
+
+extern const fab_ops_t fab_ofi_ops;
+
+int fab_ofi_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
+void fab_ofi_detach(fab_domain_t *dom, fab_peer_t *peer);
+bool fab_ofi_drop(fab_domain_t *dom, fab_peer_t *peer);
+void **fab_ofi_spare(const fab_peer_t *peer);
+/* Free it and all that it owns, sent or not. */
+void fab_ofi_ep_free(fab_ofi_ep_t *ep);
+/* Free those of nobody that have sent what was left, or cannot. */
+void fab_ofi_ep_end_lingering(fab_ofi_domain_t *dom, uint64_t now);
+/* One of the provider's own messages that end a session came. */
+void fab_ofi_ep_on_end(fab_ofi_ep_t *ep, uint8_t id);
+
+/* ---- ofi_recv.c ---- */
+
+/* NULL, or why not. */
+const char *fab_ofi_recv_open(fab_ofi_domain_t *dom);
+const char *fab_ofi_recv_post_all(fab_ofi_domain_t *dom);
+void fab_ofi_recv_close(fab_ofi_domain_t *dom);
+
+/*
+ * An entry for this buffer: the message in it, of entry->len bytes, aligned, valid until the next
+ * call.  NULL: there is none.
+ */
+const void *fab_ofi_recv_take_any(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
+                                  const struct fi_cq_tagged_entry *entry);
+
+/* The same, inline for an aligned message that does not release the buffer. */
+static inline const void *fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
+                                            const struct fi_cq_tagged_entry *entry)
+{
+    const fab_ofi_rbufs_t *recv = &dom->recv;
+    const size_t len = entry->len, offset = (uintptr_t) entry->buf - (uintptr_t) buf->data;
+
+    if (__builtin_expect(FI_RECV != (entry->flags & (FI_RECV | FI_MULTI_RECV)) ||
+                             len - 1 >= recv->min_free || offset > recv->size - len ||
+                             0 != offset % FAB_OFI_ALIGN,
+                         0)) {
+        return fab_ofi_recv_take_any(dom, buf, entry);
+    }
+    buf->num_quiet = 0;
+    buf->high = offset + len > buf->high ? offset + len : buf->high;
+    buf->filled += len;
+    return entry->buf;
+}
+
+/* The entry was an error: the buffer takes no more, if flags say so. */
+void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t flags);
+/* The completion queue was empty: post what is free again. */
+void fab_ofi_recv_quiet(fab_ofi_domain_t *dom);
+
+/* ---- ofi_device.c: which of libfabric's offers (fi_info) this process uses ---- */
+
+/*
+ * The offer, which the caller frees (fi_freeinfo()).  NULL: *why, a sentence.  Of the providers
+ * that the user names, or of those with hardware, the first; of its devices those that are near,
+ * which the processes of the host take in turn.
+ */
+struct fi_info *fab_ofi_choose(fab_t *fab, const char **why);
+
+/* Does the offer have this provider, alone or below a utility provider ("tcp" of "tcp;ofi_rxm")? */
+bool fab_ofi_is_provider(const struct fi_info *info, const char *name);
+
+/* ---- ofi_hooks.c ---- */
+
+/*
+ * Before the first domain is opened, and after the cache of fab_reg.h, which begins the hooks: hand
+ * them over.  Not if the user has chosen otherwise (FI_MR_CACHE_MONITOR), if there are none, or if
+ * another component has done so.
+ */
+void fab_ofi_hooks_open(void);
+/* After the domain is closed. */
+void fab_ofi_hooks_close(void);
+
+/* ---- ofi_progress.c ---- */
+
+int fab_ofi_progress(fab_domain_t *dom);
+/* A sleep has ended, by something that came. */
+void fab_ofi_is_awake(fab_domain_t *dom);
+/* Without what may wait for some calls. */
+int fab_ofi_poll(void *dom);
+
+/* ---- ofi_sleep.c: completions that end a sleep: see fab_sleep() ---- */
+
+/*
+ * Make the completion queue of this size, with a descriptor to wait for, if somebody may sleep and
+ * the provider has that.  Returns an error of libfabric's, or 0.
+ */
+int fab_ofi_sleep_open_queue(fab_ofi_domain_t *dom, size_t size);
+/* The next completion makes the descriptor readable.  False: there is something already. */
+bool fab_ofi_sleep_arm(fab_domain_t *dom);
+int fab_ofi_sleep_fd(const fab_domain_t *dom);
+
+/* ---- ofi_provider.c: the provider's table ---- */
+
+extern const fab_provider_t fab_ofi_provider;
+
+#endif /* FAB_OFI_H */
