@@ -435,6 +435,12 @@ static inline void mca_pml_tm_bsend_free(ompi_communicator_t *comm, void *buffer
 }
 
 /*
+ * Of opal_datatype_t.bdt_used: types of more than 16 bytes.  27 is Fortran's COMPLEX*32 in what
+ * will be 5.0.11, and no type before.
+ */
+#define PML_TM_LONG_ELEMENTS (1u << OPAL_DATATYPE_LONG_DOUBLE_COMPLEX | 1u << 27)
+
+/*
  * Does a committed datatype consist of data alone, or (has_loop) of a loop around all and no other?
  * Says so without a look at all of its description; false: perhaps not.
  */

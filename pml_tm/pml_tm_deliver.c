@@ -36,13 +36,13 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
 }
 
 /*
- * May a convertor not unpack a part of an element of this type?  It keeps 16 bytes for one, on its
- * stack, and writes beyond them if the element is long double complex.  A sender whose data is
+ * May a convertor not unpack a part of an element of this type?  Before 6.0 it keeps 16 bytes for
+ * one, on its stack, and writes beyond them if the element is longer.  A sender whose data is
  * contiguous does not know where elements end, so the parts of a message end anywhere.
  */
 static inline bool has_long_elements(const ompi_datatype_t *datatype)
 {
-    return 0 != (datatype->super.bdt_used & 1u << OPAL_DATATYPE_LONG_DOUBLE_COMPLEX);
+    return 0 != (datatype->super.bdt_used & PML_TM_LONG_ELEMENTS);
 }
 
 /* Unpack to the blocks of memory that the convertor names, one after the other. */

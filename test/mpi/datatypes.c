@@ -351,6 +351,7 @@ static void packed(size_t size)
 int main(int argc, char **argv)
 {
     size_t max;
+    int size;
 
     tm_init(&argc, &argv, "datatypes");
     max = (size_t) tm_arg(argc, argv, 1, 1100000);
@@ -361,6 +362,10 @@ int main(int argc, char **argv)
     random_pairs(tm_type_byte, (int) tm_arg(argc, argv, 2, 600), max);
     if (tm_is_pml_tm() && copies_padding()) { /* another PML overwrites its stack */
         random_pairs(tm_type_longest, (int) tm_arg(argc, argv, 2, 600) / 8, max);
+        TM_MPI(MPI_Type_size(MPI_COMPLEX32, &size));
+        if (32 == size) {
+            random_pairs(tm_type_complex32, (int) tm_arg(argc, argv, 2, 600) / 8, max);
+        }
         random_pairs(tm_type_mixed, (int) tm_arg(argc, argv, 2, 600) / 8, max);
     }
     for (size_t n = 1; n < 1000000; n *= 11) {

@@ -149,11 +149,20 @@ static inline tm_type_t *tm_type_byte(void)
     return tm_type_basic(MPI_BYTE, 1, "byte");
 }
 
-/* The longest basic type. */
+/* The longest basic types. */
 static inline tm_type_t *tm_type_longest(void)
 {
     tm_type_t *t = tm_type_basic(MPI_C_LONG_DOUBLE_COMPLEX, sizeof(long double _Complex),
                                  "longest");
+
+    t->is_aligned = true;
+    return t;
+}
+
+/* Fortran's COMPLEX*32, if Open MPI has it: its size is 0 otherwise. */
+static inline tm_type_t *tm_type_complex32(void)
+{
+    tm_type_t *t = tm_type_basic(MPI_COMPLEX32, 32, "complex*32");
 
     t->is_aligned = true;
     return t;
