@@ -12,10 +12,16 @@
 #ifndef FAB_SHM_TYPES_H
 #define FAB_SHM_TYPES_H
 
+#include <sys/mman.h>
+
 #include "fabric/fab_provider.h"
 #include "shm/shm_coop_inl.h"
 #include "shm/shm_ring_inl.h"
 #include "shm/shm_wire.h"
+
+#ifndef MADV_POPULATE_WRITE /* glibc before 2.35, whatever the kernel */
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum {
     /* messages of one ring per progress call, so that no peer starves the others */
