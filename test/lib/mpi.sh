@@ -13,8 +13,13 @@ tm_mpi_environment()
         esac
     done
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # Open MPI 5.0: as many processes as a test wants, also those it spawns.
-    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    # Open MPI 5.0 and later: as many processes as a test wants, also those it spawns.  PRRTE 5 has
+    # another name for it, and warns of the old one.
+    if [[ $(prte_info --version 2>/dev/null) == *"(PRRTE) "[5-9].* ]]; then
+        export PRTE_MCA_mapby=:oversubscribe
+    else
+        export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    fi
 }
 
 # tm_mpirun_flags NP: sets the array of that name to the options that NP ranks need on this machine.

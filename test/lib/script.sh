@@ -127,15 +127,11 @@ require_quiet()
     forbid "$tm_noise"
 }
 
-# tm_libopen_pal SERIES: prints the SONAME of that Open MPI's libopen-pal, which tells the series
-# apart.
+# tm_libopen_pal: prints the SONAME of the installed Open MPI's libopen-pal.
 tm_libopen_pal()
 {
-    case $1 in
-        4.1) echo libopen-pal.so.40 ;;
-        5.0) echo libopen-pal.so.80 ;;
-        6.0) echo libopen-pal.so.0 ;; # until its first release
-    esac
+    readelf -dW "$(ompi_info --path libdir --parsable | cut -d : -f 3)/libopen-pal.so" |
+        sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p'
 }
 
 # tm_mpi_program NAME: compile test/mpi/NAME.c if needed; prints the program's path.

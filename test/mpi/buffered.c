@@ -206,7 +206,6 @@ static void stream(int count, size_t max)
     void *buf = attach(size);
     unsigned char *out = tm_alloc(max), *in = tm_alloc(max);
     tm_rng_t to = tm_rng(3, (uint64_t) tm_rank), from = tm_rng(3, (uint64_t) src);
-    int retries = 0;
 
     for (int i = 0; i < count; i += CREDIT) {
         for (int k = i; k < i + CREDIT; k++) {
@@ -221,7 +220,6 @@ static void stream(int count, size_t max)
              */
             while (tm_now() < end &&
                    MPI_SUCCESS != (rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 6, comm))) {
-                retries++;
                 TM_MPI(MPI_Iprobe(src, 31, ctl, &flag, MPI_STATUS_IGNORE));
             }
             TM_CHECK(MPI_SUCCESS == rc, "MPI_Bsend %d: class %d for 20 s", k, tm_class(rc));
