@@ -36,13 +36,15 @@ expect()
 {
     installed "$1"
     make -n -f "$TM_SRC/debian/rules" override_dh_gencontrol >deb
-    require "openmpi-bin, $library (>= $2), $library (<< $3~)" deb
-    [[ $(required) == "openmpi < $3~,openmpi >= $2" ]] || fail "the RPM for $1 requires $(required)"
+    require "openmpi-bin, $library (>= $2~), $library (<< $3~)" deb
+    [[ $(required) == "openmpi < $3~,openmpi >= $2~" ]] ||
+        fail "the RPM for $1 requires $(required)"
 }
 expect 4.1.0 4.1.0 4.1.99
 expect 5.0.6 5.0.6 5.0.7
 expect 5.0.7 5.0.7 5.0.99
 expect 6.0.0rc1 6.0.0 6.0.99
+dpkg --compare-versions 6.0.0~rc1 ge 6.0.0~ || fail "a release candidate would not do"
 
 # Where the spec is only read, as for its build dependencies, there may be no Open MPI yet.
 printf '#!/bin/sh\nexit 1\n' >bin/ompi_info
