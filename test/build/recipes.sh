@@ -5,9 +5,51 @@
 # The additions to recipes of others that make Open MPI with pml tm in it (packaging/recipes):
 # Spack's runs with a stand-in for Spack's directives, EasyBuild's is executed as EasyBuild does,
 # and its command is run; conda's is parsed. None of the three systems is here. The options that
-# Spack's package of pml tm alone gives to configure are those that it has.
+# Spack's package of pml tm alone gives to configure are those that it has.  Each library that
+# configure looks for is in all packages, or packaging/README says that it is left out.
 . "$TM_SRC/test/lib/script.sh"
 recipes=$TM_SRC/packaging/recipes
+package=$TM_SRC/packaging/spack/packages/pml-tm/package.py
+
+# Headers of libraries, and the packages of Debian, of Fedora, and of Spack that have them.
+libraries='
+    hwloc.h             libhwloc-dev        hwloc-devel         hwloc
+    infiniband/*        libibverbs-dev      rdma-core-devel     rdma-core
+    otf2/*              libotf2-trace-dev   otf2-devel          otf2
+    rdma/rdma_cma.h     librdmacm-dev       rdma-core-devel     rdma-core
+    rdma/f*             libfabric-dev       libfabric-devel     libfabric
+    sys/sdt.h           systemtap-sdt-dev   systemtap-sdt-devel -'
+
+build_depends=$(sed -n '/^Build-Depends/,/^[^ B]/p' "$TM_SRC/debian/control" | tr -s ' ,' '\n')
+
+# is_packaged HEADER
+is_packaged()
+{
+    local pattern deb rpm spack
+    while read -r pattern deb rpm spack; do
+        # shellcheck disable=SC2053 # it is a pattern
+        [[ $1 == $pattern ]] || continue
+        grep -qx "$deb" <<<"$build_depends" || fail "debian/control has no $deb, for <$1>"
+        require "BuildRequires:  $rpm" "$TM_SRC/packaging/pml-tm.spec"
+        if [[ $spack == - ]]; then
+            require "Spack and the recipes for Open MPI's own source have no <$1>" \
+                "$TM_SRC/packaging/README"
+        else
+            grep -qE "depends_on\(\"$spack[@\"]" "$package" ||
+                fail "Spack's has no $spack, for <$1>"
+        fi
+        return
+    done <<<"$libraries"
+    fail "<$1> is in no package that is named here"
+}
+headers=$(
+    sed -nE -e 's/.*AC_CHECK_HEADER\(\[([^]]*)\].*/\1/p' -e 's/.*#include <([^>]*)>.*/\1/p' \
+        "$TM_SRC/configure.m4"
+    grep -rhoE '__has_include\(<[^>]*' "$TM_SRC"/{btl_fabric,common,pml_tm,tools} | sed 's/.*<//'
+)
+for header in $(sort -u <<<"$headers"); do
+    [[ $header == stdio.h ]] || is_packaged "$header"
+done
 
 # tree NAME: what looks like Open MPI's source, as far as into_openmpi and autogen.pl matter.
 tree()
@@ -108,7 +150,6 @@ require 'done' spack.log
 expect_tree spack
 
 # Spack's package of pml tm alone: configure knows the options that it gives.
-package=$TM_SRC/packaging/spack/packages/pml-tm/package.py
 python3 -B - "$package" >spack.options <<'END' || fail "Spack's package"
 import importlib.util, sys, types
 
