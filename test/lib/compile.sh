@@ -177,7 +177,7 @@ tm_compile_unit()
     . "$TM_BUILD/test/config.sh"
     tm_parse_first "$1" || exit 1
     read -ra flags <<<"$TM_CFLAGS -I$TM_SRC/test/unit -I$TM_SRC/common -I$TM_SRC $TM_OMPI_CPPFLAGS ${tm_key[cflags]-}"
-    read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -lcmocka -lm"
+    read -ra libs <<<"$TM_OMPI_LDFLAGS -Wl,--as-needed $TM_PAL_LIBS -lcmocka -lm -ldl"
     [[ $TM_OMPI_SERIES == 4.1 ]] || libs+=(-lpmix) # for addresses of processes, in @btl
     read -ra ldflags <<<"${tm_key[ldflags]-}"
     case $2 in
