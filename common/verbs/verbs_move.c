@@ -47,10 +47,10 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     ep->remote = remote;
 }
 
-/* Nothing is on its way, or what is will be sent again. */
+/* Nothing is on its way, or what was will be sent again, and that has not begun. */
 static bool can_move(const fab_verbs_ep_t *ep)
 {
-    return !ep->is_bound || NULL != ep->keep;
+    return !ep->is_bound || (NULL != ep->keep && !fab_verbs_is_connected(ep));
 }
 
 bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)

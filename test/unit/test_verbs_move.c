@@ -735,13 +735,13 @@ static void cut_body(world_t *world)
 enum { KEPT = 20, SENT_AGAIN = 3 }; /* messages; KEPT is less than a window */
 
 /*
- * The connection by the first port breaks with KEPT messages under way, the next one when it has
- * sent the first SENT_AGAIN of them again: these come before the others by the third.
+ * The connection by the first port breaks with KEPT messages under way, and the next one is up with
+ * room for SENT_AGAIN of them.  Returns how much room it had.
  */
-static void break_twice(world_t *world, fab_verbs_ep_t *ep)
+static uint32_t break_first(world_t *world, fab_verbs_ep_t *ep)
 {
     const uint32_t sq_used_max = ep->dom->sq_used_max;
-    const fab_verbs_domain_t *first = ep->dom, *second;
+    const fab_verbs_domain_t *first = ep->dom;
 
     cut(world, first->addr.lid);
     for (uint64_t number = 1; number <= KEPT; number++) {
@@ -754,9 +754,20 @@ static void break_twice(world_t *world, fab_verbs_ep_t *ep)
         }
     }
     CHECK(NULL != ep->keep && 0 == fab_counters.verbs_sent_again);
-    second = ep->dom;
-    cut(world, second->addr.lid);
     ep->dom->sq_used_max = ep->dom->sq_used + SENT_AGAIN;
+    return sq_used_max;
+}
+
+/*
+ * The next one breaks when it has sent the first SENT_AGAIN again: these come before the others by
+ * the third.
+ */
+static void break_twice(world_t *world, fab_verbs_ep_t *ep)
+{
+    const uint32_t sq_used_max = break_first(world, ep);
+    const fab_verbs_domain_t *second = ep->dom;
+
+    cut(world, second->addr.lid);
     WORLD_UNTIL(second != ep->dom);
     CHECK(SENT_AGAIN == fab_counters.verbs_sent_again);
     while (NULL != ep->keep) {
@@ -809,6 +820,42 @@ static void test_cut_twice(void **state)
 {
     (void) state;
     with_three_ports(cut_twice);
+}
+
+/*
+ * The next one ends for another reason, with some of them on the way: nobody knows which of these
+ * have come, so the peer fails.
+ */
+static void fails_then_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        (void) break_first(world, ep_of(peer));
+        WORLD_UNTIL(SENT_AGAIN == fab_counters.verbs_sent_again);
+        unsigned long long moves = fab_counters.verbs_other_ports;
+        fab_verbs_ep_defer_failure(ep_of(peer), OPAL_ERR_COMM_FAILURE, "This is a test.");
+        WORLD_UNTIL(1 == world->failures || moves < fab_counters.verbs_other_ports);
+        CHECK(1 == world->failures && 0 == strcmp("This is a test.", world->failed_why));
+    }
+    world_barrier(world);
+    CHECK(0 == num_wrong);
+}
+
+static void fails_then(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, fails_then_body), 0);
+    world_end_cuts();
+}
+
+static void test_fails_then(void **state)
+{
+    (void) state;
+    with_three_ports(fails_then);
 }
 
 /* Where messages cannot be sent again the peer fails, on both sides, with the reason. */
@@ -885,13 +932,14 @@ static void test_cut(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_pairs),      cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),       cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),      cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),   cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),     cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice),  cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_fails_then),
     };
 
     if (argc > 1) {
