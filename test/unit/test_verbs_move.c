@@ -822,6 +822,41 @@ static void test_cut_twice(void **state)
     with_three_ports(cut_twice);
 }
 
+/* A process that is to end waits for what is to be sent again. */
+static void holds_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        cut(world, ep_of(peer)->dom->addr.lid);
+        for (uint64_t number = 1; number <= KEPT; number++) {
+            send_long(world, peer, number);
+        }
+        WORLD_UNTIL(NULL != ep_of(peer)->keep);
+        WORLD_UNTIL(!fab_has_queued(world->fab));
+        CHECK(NULL == ep_of(peer)->keep && KEPT == fab_counters.verbs_sent_again);
+        return;
+    }
+    WORLD_UNTIL(1 + KEPT == num_got[0]);
+    CHECK(0 == num_wrong && 0 == world->failures);
+}
+
+static void holds(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, holds_body), 0);
+    world_end_cuts();
+}
+
+static void test_holds(void **state)
+{
+    (void) state;
+    with_three_ports(holds);
+}
+
 /*
  * The next one ends for another reason, with some of them on the way: nobody knows which of these
  * have come, so the peer fails.
@@ -932,14 +967,14 @@ static void test_cut(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),      cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),       cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),      cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),   cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),     cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice),  cmocka_unit_test(test_cut_for_good),
-        cmocka_unit_test(test_fails_then),
+        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
     };
 
     if (argc > 1) {
