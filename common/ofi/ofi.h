@@ -212,6 +212,7 @@ enum {
     FAB_OFI_STEP = 1 << 20,      /* bytes of one transfer at most */
     FAB_OFI_UNDER_WAY = 4 << 20, /* bytes under way with one peer before no more are asked for */
     FAB_OFI_XFERS = 64,          /* and transfers */
+    FAB_OFI_PERIOD_US = 2000,    /* see keep_awake() */
 };
 
 struct fab_ofi_op {

@@ -107,6 +107,8 @@ struct fab_ofi_domain {
     char name[96]; /* "cxi, cxi0" */
 
     uint64_t next_tick;          /* us */
+    uint32_t period;             /* of FAB_OFI_PERIOD_US, while this process polls */
+    uint64_t next_period;        /* us */
     fab_ofi_known_list_t known;  /* peers that have no endpoint */
     fab_ofi_ep_list_t eps;       /* of the others */
     fab_ofi_ep_list_t lingering; /* of nobody, with something left to send */

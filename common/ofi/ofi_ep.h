@@ -62,6 +62,7 @@ struct fab_ofi_ep {
     fab_ofi_op_queue_t posted; /* and others until they end; first those that nothing ends */
     uint32_t num_xfers;        /* of them, handed to libfabric */
     size_t under_way;          /* bytes of these */
+    uint32_t rma_period;       /* dom->period when one was last handed over */
     fab_ofi_exposed_list_t exposed;
     fab_ofi_tm_ep_t *tm;      /* offers, both ways; NULL: none */
     fab_ofi_offers_t *offers; /* of it, those of the peer; NULL: none can be noted */

@@ -349,6 +349,10 @@ static __attribute__((noinline)) void housekeeping(fab_ofi_domain_t *dom)
 {
     const uint64_t now = fab_now_us();
 
+    if (now >= dom->next_period) {
+        dom->next_period = now + FAB_OFI_PERIOD_US;
+        dom->period++;
+    }
     if (now < dom->next_tick) {
         return;
     }

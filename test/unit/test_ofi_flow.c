@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Provider ofi: what ends a sleep.
+ * Provider ofi: what ends a sleep, and what keeps others from sleeping.
  *
  * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
@@ -9,6 +9,7 @@
 #include "ofi/ofi.h"
 
 enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
+enum { READS_MAX = 200000, HEARD = 10 };
 
 static uint64_t got;
 static int num_sleeps;
@@ -115,11 +116,67 @@ static void test_awake(void **state)
     assert_int_equal(world_run(2, false, awake_body), 0);
 }
 
+/* Read that memory, again and again, until rank 0 has heard of it. */
+static void read_on(world_t *world, fab_peer_t *peer, uintptr_t remote)
+{
+    static char read[64];
+    fab_rma_t op = {.peer = peer,
+                    .local = read,
+                    .remote = remote,
+                    .len = sizeof(read),
+                    .complete = rma_complete};
+
+    memcpy(&op.rkey, (void *) &world->shared->scratch[64], sizeof(op.rkey));
+    for (int n = 1; n <= READS_MAX && 0 == atomic_load(&world->shared->scratch[0]); n++) {
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        WORLD_UNTIL(n == completed);
+    }
+    atomic_store(&world->shared->scratch[1], 1);
+}
+
+/* libfabric reads memory of rank 0 without a word: messages tell it that it is not idle. */
+static void read_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static char memory[64]; /* at the same address in both */
+    fab_rkey_t key;
+    int events = 0;
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
+    if (0 == world->rank) {
+        memcpy((void *) &world->shared->scratch[64], &key, sizeof(key));
+    }
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        read_on(world, peer, (uintptr_t) memory);
+    } else {
+        while (events < HEARD && 0 == atomic_load(&world->shared->scratch[1])) {
+            events += world_progress(world);
+        }
+        CHECK(events >= HEARD);
+        atomic_store(&world->shared->scratch[0], 1);
+    }
+    world_barrier(world);
+    fab_unexpose(peer, &key);
+    CHECK(0 == world->failures);
+}
+
+static void test_read(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, read_body), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sleep),
         cmocka_unit_test(test_awake),
+        cmocka_unit_test(test_read),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) (argc > 2 ? argv[2] : "tcp,tcp;ofi_rxm");
