@@ -428,11 +428,13 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
     }
     /*
      * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
-     * again, and fails then.
+     * again, and fails then; so does what is to be sent again.
      */
     forget_conn(ep);
     fab_verbs_connect_cancel(ep);
-    if (ep->is_closing) {
+    if (NULL != ep->keep) {
+        fab_verbs_connect(ep);
+    } else if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     }
 }

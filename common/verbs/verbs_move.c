@@ -45,6 +45,9 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     ep->dom = dom;
     ep->pair = (uint8_t) pair;
     ep->remote = remote;
+    if (NULL != ep->keep) {
+        fab_verbs_connect(ep); /* the other side waits for what is to be sent again */
+    }
 }
 
 /* Nothing is on its way, or what was will be sent again, and that has not begun. */
@@ -91,9 +94,6 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     fab_log(dom->fab, 1, "process 0x%llx is tried by %s and its port %u: %s",
             (unsigned long long) ep->peer->name, dom->name, remote, failure->why);
     use_ports(ep, dom, pair, remote);
-    if (NULL != ep->keep) {
-        fab_verbs_connect(ep); /* the other side waits for what is to be sent again */
-    }
     fab_verbs_rma_refuse(ep); /* last: it may close the peer */
     return true;
 }

@@ -857,6 +857,48 @@ static void test_holds(void **state)
     with_three_ports(holds);
 }
 
+/* Rank 0 dies while the two connect by other ports: rank 1 notices, though it sends nothing. */
+static void dies_then_body(world_t *world)
+{
+    _Atomic uint64_t *is_noticed = &world->shared->scratch[0];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        cut(world, ep_of(peer)->dom->addr.lid);
+        CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 1, 0), NULL, 0));
+        WORLD_UNTIL(FAB_VERBS_PROBING == ep_of(peer)->state);
+        fab_sock_release(ep_of(peer)->sock);
+        while (0 == atomic_load(is_noticed)) {
+            sched_yield();
+        }
+        kill(getpid(), SIGKILL);
+    }
+    WORLD_UNTIL(FAB_VERBS_ANSWERED == ep_of(peer)->state);
+    WORLD_UNTIL(FAB_VERBS_ANSWERED != ep_of(peer)->state);
+    atomic_store(is_noticed, 1);
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(1 == got);
+}
+
+static void dies_then(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run_some_die(2, false, dies_then_body, 1), 0);
+    world_end_cuts();
+}
+
+static void test_dies_then(void **state)
+{
+    (void) state;
+    with_three_ports(dies_then);
+}
+
 /*
  * The next one ends for another reason, with some of them on the way: nobody knows which of these
  * have come, so the peer fails.
@@ -967,14 +1009,15 @@ static void test_cut(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
-        cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
+        cmocka_unit_test(test_pairs),      cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),       cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),      cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),   cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),     cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice),  cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_dies_then),  cmocka_unit_test(test_holds),
+        cmocka_unit_test(test_fails_then),
     };
 
     if (argc > 1) {
