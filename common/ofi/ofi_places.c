@@ -163,6 +163,7 @@ static bool offer(fab_ofi_places_t *places, fab_ofi_place_t *place)
     places->next_id += places->num;
     places->next_id = 0 == places->next_id ? places->num : places->next_id;
     place->io = FAB_OFI_IO_POSTED;
+    place->len = place->recv->len;
     set_offered(place, true);
     places->ops->tell(places->ctx, place, FAB_OFI_OFFER);
     return true;
@@ -391,9 +392,8 @@ fab_ofi_named_t fab_ofi_places_named(fab_ofi_places_t *places, fab_ofi_source_t 
     fab_ofi_place_t *place = place_find(places, source, id);
     const fab_tm_match_t match = {.is_first = true, .hdr = hdr};
 
-    if (NULL == place || !place->is_offered || 0 == len ||
-        (NULL != place->recv &&
-         (len > place->recv->len || (hdr.tag & place->recv->mask) != place->recv->tag))) {
+    if (NULL == place || !place->is_offered || 0 == len || len > place->len ||
+        (NULL != place->recv && (hdr.tag & place->recv->mask) != place->recv->tag)) {
         return FAB_OFI_NAMED_BAD;
     }
     set_offered(place, false);

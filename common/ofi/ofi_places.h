@@ -61,13 +61,13 @@ struct fab_ofi_place {
     bool is_unoffered;
     bool is_offered;  /* may be named */
     bool is_gone;     /* withdrawn: GONE is to come */
-    bool is_matched;  /* by a message that named it: hdr, len */
+    bool is_matched;  /* by a message that named it: hdr */
     bool is_deleting; /* a signaled DEL waits for its outcome */
     bool is_cut;      /* which is success */
-    bool is_junk;     /* the data of a message that named it in vain is to come: len */
+    bool is_junk;     /* the data of a message that named it in vain is to come */
     bool is_lost;     /* or never will: the session has ended */
     fab_hdr_t hdr;
-    size_t len;
+    size_t len;    /* bytes of the offer, then of the message that named it */
     size_t landed; /* bytes: LANDED */
 };
 

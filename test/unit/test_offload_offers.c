@@ -179,9 +179,65 @@ static void test_random(void **state)
     }
 }
 
+/* ---- a message that is longer than its offer ------------------------------- */
+
+static bool can_tell(void *ctx, const fab_ofi_source_t *source)
+{
+    (void) ctx, (void) source;
+    return true;
+}
+
+static void tell(void *ctx, fab_ofi_place_t *place, fab_ofi_word_t word)
+{
+    (void) ctx, (void) place, (void) word;
+}
+
+static bool post(void *ctx, fab_ofi_place_t *place, void *buf, size_t len)
+{
+    (void) ctx, (void) place, (void) buf, (void) len;
+    return true;
+}
+
+static void cancel(void *ctx, fab_ofi_place_t *place)
+{
+    fab_ofi_places_cancelled(ctx, place, false);
+}
+
+/* Refused, though nobody wants it any more: there is to be memory for what comes in vain. */
+static void test_too_long(void **state)
+{
+    static const fab_ofi_places_ops_t ops = {
+        .can_tell = can_tell, .tell = tell, .post = post, .cancel = cancel};
+    enum { LEN = 100 };
+    char data[LEN];
+    fab_tm_recv_t recv = {.data = data, .len = LEN};
+    fab_tm_cmd_t cmd = {.op = FAB_TM_ADD, .recv = &recv};
+    fab_ofi_place_t place[1] = {{.index = 0}};
+    fab_ofi_signal_t signals[1];
+    fab_ofi_places_t places = {
+        .ops = &ops, .place = place, .num = 1, .signals = signals, .max_signals = 1};
+    fab_ofi_source_t source;
+
+    (void) state;
+    places.ctx = &places;
+    fab_ofi_places_init(&places);
+    fab_ofi_source_init(&source);
+    assert_int_equal(fab_ofi_places_post(&places, &cmd, &source), FAB_TM_POSTED);
+    cmd = (fab_tm_cmd_t){.op = FAB_TM_DEL, .handle = recv.handle};
+    assert_int_equal(fab_ofi_places_post(&places, &cmd, NULL), FAB_TM_POSTED);
+    fab_ofi_places_release(&places, recv.place);
+    assert_int_equal(
+        fab_ofi_places_named(&places, &source, place->id, fab_hdr(FAB_AM_RNDV, 0, 0), LEN + 1),
+        FAB_OFI_NAMED_BAD);
+    assert_int_equal(
+        fab_ofi_places_named(&places, &source, place->id, fab_hdr(FAB_AM_RNDV, 0, 0), LEN),
+        FAB_OFI_NAMED_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_random),
     };
 
