@@ -464,6 +464,7 @@ static void ep_left(fab_verbs_ep_t *ep)
 {
     ep->has_left = true;
     ep->conn->is_ready = false;
+    fab_verbs_keep_free(ep); /* it takes nothing any more */
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0 || are_rails_busy(ep)) {

@@ -899,6 +899,44 @@ static void test_dies_then(void **state)
     with_three_ports(dies_then);
 }
 
+/* Rank 1 leaves before they are sent again: nothing is sent to it any more. */
+static void leaves_then_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_verbs_ep_t *ep = ep_of(peer);
+    uint32_t sq_used_max;
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (1 == world->rank) {
+        WORLD_UNTIL(0 != fab_counters.verbs_other_ports && FAB_VERBS_UP == ep->state);
+        return;
+    }
+    connect_to(world, peer);
+    sq_used_max = break_first(world, ep);
+    ep->dom->sq_used_max = 0;
+    WORLD_UNTIL(ep->has_left);
+    ep->dom->sq_used_max = sq_used_max;
+    for (int i = 0; i < 100; i++) {
+        world_progress(world);
+    }
+    CHECK(0 == fab_counters.verbs_sent_again && !fab_has_queued(world->fab));
+    CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
+static void leaves_then(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, leaves_then_body), 0);
+    world_end_cuts();
+}
+
+static void test_leaves_then(void **state)
+{
+    (void) state;
+    with_three_ports(leaves_then);
+}
+
 /*
  * The next one ends for another reason, with some of them on the way: nobody knows which of these
  * have come, so the peer fails.
@@ -1009,15 +1047,15 @@ static void test_cut(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),      cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),       cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),      cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),   cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),     cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice),  cmocka_unit_test(test_cut_for_good),
-        cmocka_unit_test(test_dies_then),  cmocka_unit_test(test_holds),
-        cmocka_unit_test(test_fails_then),
+        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_dies_then), cmocka_unit_test(test_leaves_then),
+        cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
     };
 
     if (argc > 1) {
