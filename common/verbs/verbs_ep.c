@@ -349,12 +349,12 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     if ((NULL == ep->keep && (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state)) ||
         ep->has_left) {
         ep_release(ep);
-    } else if (fab_verbs_is_connected(ep)) {
+    } else if (fab_verbs_is_connected(ep) && NULL == ep->keep) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
         if (0 != ep->end_by) { /* the peer has closed it, too */
             ep_release(ep);
         }
-    } /* else CLOSE is sent once it is connected: the peer may be about to send */
+    } /* else CLOSE is sent once it is connected, behind what is sent again: the peer may send */
 }
 
 /*

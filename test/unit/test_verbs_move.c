@@ -899,6 +899,45 @@ static void test_dies_then(void **state)
     with_three_ports(dies_then);
 }
 
+/* Rank 0 closes rank 1 when it has begun to send them again: all come before the end. */
+static void end_kept_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_verbs_domain_t *second;
+    uint32_t sq_used_max;
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        sq_used_max = break_first(world, ep_of(peer));
+        second = ep_of(peer)->dom;
+        WORLD_UNTIL(SENT_AGAIN == fab_counters.verbs_sent_again);
+        fab_peer_close(peer, FAB_USER_PML);
+        world->peers[1] = NULL;
+        second->sq_used_max = sq_used_max;
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
+        CHECK(KEPT == fab_counters.verbs_sent_again);
+    } else {
+        WORLD_UNTIL(1 + KEPT == num_got[0]);
+    }
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures);
+}
+
+static void end_kept(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, end_kept_body), 0);
+    world_end_cuts();
+}
+
+static void test_end_kept(void **state)
+{
+    (void) state;
+    with_three_ports(end_kept);
+}
+
 /* Rank 1 leaves before they are sent again: nothing is sent to it any more. */
 static void leaves_then_body(world_t *world)
 {
@@ -1056,6 +1095,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
         cmocka_unit_test(test_dies_then), cmocka_unit_test(test_leaves_then),
         cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
+        cmocka_unit_test(test_end_kept),
     };
 
     if (argc > 1) {
