@@ -246,7 +246,7 @@ typedef struct fab_ofi_named_msg {
 
 _Static_assert(64 == sizeof(fab_ofi_named_msg_t), "fab_ofi_named_msg_t is a wire format");
 
-/* Start of fab_rkey_t: FAB_OFI_RKEY bytes, the rest is shm's. */
+/* Start of fab_rkey_t. */
 typedef struct fab_ofi_rkey {
     uint64_t key;  /* fi_mr_key() */
     uint64_t base; /* address of the first byte, 0 with FAB_OFI_ADDR_VIRT: subtract it */

@@ -107,13 +107,7 @@ fab_verbs_addr_t fab_verbs_addr_at(const fab_verbs_addr_t *addr, uint8_t port);
 /* Of the peer's port that is used or will be: FAB_VERBS_ADDR_*. */
 uint16_t fab_verbs_peer_flags(const fab_verbs_ep_t *ep);
 
-/* The ports of a pair. False: there is no such pair. */
-bool fab_verbs_pair(const fab_verbs_domain_t *first, uint64_t name, const fab_verbs_addr_t *addr,
-                    uint32_t pair, uint8_t *own, uint8_t *remote);
-/*
- * The first pair from this one on without a flaw, as fab_verbs_pair().  NULL, or the flaw of the
- * last one.
- */
+/* The first pair from this one on without a flaw, and its ports.  NULL, or the last one's flaw. */
 const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
                                 const fab_verbs_addr_t *addr, uint32_t *pair, uint8_t *own,
                                 uint8_t *remote);

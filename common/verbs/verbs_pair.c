@@ -124,8 +124,9 @@ static bool pair_of(const fab_verbs_addr_t *one, const fab_verbs_addr_t *two, ui
     return false;
 }
 
-bool fab_verbs_pair(const fab_verbs_domain_t *first, uint64_t name, const fab_verbs_addr_t *addr,
-                    uint32_t pair, uint8_t *own, uint8_t *remote)
+/* The same, this process's and the other's. */
+static bool ports_of(const fab_verbs_domain_t *first, uint64_t name, const fab_verbs_addr_t *addr,
+                     uint32_t pair, uint8_t *own, uint8_t *remote)
 {
     return first->fab->config.name < name ? pair_of(&first->addr, addr, pair, own, remote)
                                           : pair_of(addr, &first->addr, pair, remote, own);
@@ -137,7 +138,7 @@ const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
 {
     const char *flaw = "there is no other port";
 
-    for (; fab_verbs_pair(first, name, addr, *pair, own, remote); ++*pair) {
+    for (; ports_of(first, name, addr, *pair, own, remote); ++*pair) {
         fab_verbs_addr_t here = fab_verbs_addr_at(&first->addr, *own);
         fab_verbs_addr_t there = fab_verbs_addr_at(addr, *remote);
         flaw = pair_flaw(first, &here, &there);
