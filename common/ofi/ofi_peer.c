@@ -166,10 +166,6 @@ static void ep_release(fab_ofi_ep_t *ep)
     fab_ofi_rma_drop(ep);
     fab_ofi_tm_ep_free(ep);
     fab_ofi_ep_forget_failure(ep);
-    if (NULL != ep->reserved) {
-        fab_ofi_pool_put(&dom->send_pool, ep->reserved);
-        ep->reserved = NULL;
-    }
     ep->peer->ep = NULL;
     ep->peer = NULL;
     if (NULL == ep->to_send) {

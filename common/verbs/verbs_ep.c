@@ -298,9 +298,6 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     fab_verbs_ep_forget_failure(ep);
     fab_verbs_keep_free(ep);
     dom->num_ending -= 0 != ep->end_by;
-    if (NULL != ep->reserved) {
-        fab_verbs_pool_put(&dom->send_pool, ep->reserved);
-    }
     LIST_REMOVE(ep, link);
     free(ep->spare);
     free(ep);

@@ -21,8 +21,8 @@
 static bool is_ep_idle(const fab_verbs_ep_t *ep)
 {
     return FAB_VERBS_UP == ep->state && !ep->is_closing && !ep->has_left && 0 == ep->end_by &&
-           NULL == ep->failure && NULL == ep->reserved && NULL == ep->peer->pending &&
-           STAILQ_EMPTY(&ep->ops) && !fab_verbs_is_answer_due(ep);
+           NULL == ep->failure && NULL == ep->peer->pending && STAILQ_EMPTY(&ep->ops) &&
+           !fab_verbs_is_answer_due(ep);
 }
 
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn)

@@ -110,8 +110,7 @@ static bool is_drained(fab_verbs_ep_t *ep)
         return true;
     }
     fab_verbs_keep_begin(conn);
-    if (NULL != ep->reserved || !fab_verbs_rails_drain(ep, fab_now_us()) ||
-        !fab_verbs_conn_drain(conn, fab_now_us())) {
+    if (!fab_verbs_rails_drain(ep, fab_now_us()) || !fab_verbs_conn_drain(conn, fab_now_us())) {
         return false;
     }
     if (NULL != ep->keep) {
