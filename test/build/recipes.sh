@@ -35,7 +35,7 @@ is_packaged()
             require "Spack and the recipes for Open MPI's own source have no <$1>" \
                 "$TM_SRC/packaging/README"
         else
-            grep -qE "depends_on\(\"$spack[@\"]" "$package" ||
+            grep -qE "depends_on\(\"${spack}[@\"]" "$package" ||
                 fail "Spack's has no $spack, for <$1>"
         fi
         return
@@ -47,9 +47,9 @@ headers=$(
         "$TM_SRC/configure.m4"
     grep -rhoE '__has_include\(<[^>]*' "$TM_SRC"/{btl_fabric,common,pml_tm,tools} | sed 's/.*<//'
 )
-for header in $(sort -u <<<"$headers"); do
+while read -r header; do
     [[ $header == stdio.h ]] || is_packaged "$header"
-done
+done < <(sort -u <<<"$headers")
 
 # tree NAME: what looks like Open MPI's source, as far as into_openmpi and autogen.pl matter.
 tree()
