@@ -7,35 +7,25 @@
 # test/mpi/cuda: no GPU is needed, as test/mpi/device_cuda.c plays CUDA's library.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
+. "$TM_SRC/test/build/openmpi.bash"
 . "$TM_SRC/test/mpi/device.bash"
 [[ -n ${TM_OMPI_CUDA-} ]] || skip "TM_OMPI_CUDA names no Open MPI 4.1 that was built with CUDA"
 
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
-# shellcheck disable=SC2031 # subshells of the libraries keep their settings to themselves
-export PATH=$TM_OMPI_CUDA/bin:$PATH
-ompi_info --parsable --all >info
+"$TM_OMPI_CUDA/bin/ompi_info" --parsable --all >info
 require 'mca:mpi:base:param:mpi_built_with_cuda_support:value:true' info
 require 'ompi:version:full:4.1.' info
-tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" --with-ompi="$TM_OMPI_CUDA" --enable-werror \
-    >log 2>&1 || {
-    tail -n 30 log
-    fail "the build"
-}
-unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
-# shellcheck source=/dev/null
-. "$TM_WORK/inst/share/pml_tm/env.sh"
+build_for "$TM_OMPI_CUDA" "$TM_WORK/inst"
+use_openmpi "$TM_OMPI_CUDA" "$TM_WORK/inst"
 "$TM_CC" -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden \
     -I"$TM_SRC/test/mpi/cuda" -Wl,-soname,libcuda.so.1 -o libcuda.so.1 \
     "$TM_SRC/test/mpi/device_cuda.c" || fail "device_cuda.c does not compile"
 program=$TM_WORK/device
-mpicc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TM_SRC/test/mpi" -I"$TM_SRC/common" -o "$program" \
-    "$TM_SRC/test/mpi/device.c" -ldl -lm || fail "device.c: mpicc"
+compile_for "$TM_OMPI_CUDA" device basic
 export OMPI_MCA_mpi_yield_when_idle=1
 
 # Without CUDA's library there is only memory of the host.
-mpicc -std=gnu11 -D_GNU_SOURCE -O2 -I"$TM_SRC/test/mpi" -I"$TM_SRC/common" -o basic \
-    "$TM_SRC/test/mpi/basic.c" -lm || fail "basic.c: mpicc"
 OMPI_MCA_btl=fabric,self OMPI_MCA_opal_warn_on_missing_libcuda=0 tm_mpirun 2 ./basic
 require "basic: errors=0"
 require_quiet

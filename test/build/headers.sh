@@ -15,7 +15,7 @@ mkdir -p "$here"
 openmpi_source "$here"
 archive=$(find "$here/archives" -name '*.orig.tar.*' ! -name '*.asc' | head -n 1)
 info=$(command -v ompi_info)
-prefix=${info%/bin/ompi_info}
+prefix=$(installed_prefix)
 version=$(ompi_info --parsable | sed -n 's/^ompi:version:full://p')
 installed=$(ompi_info --path pkgincludedir --parsable | sed -n 's/^path:pkgincludedir://p')
 
@@ -84,6 +84,10 @@ diff have made >differences || true
 cat differences
 ! grep -E 'OPAL_(ENABLE|SIZEOF|ALIGN|WANT|CUDA|MAX)|SIZEOF_|OMPI_(GROUP|WANT|ENABLE)' \
     differences || fail "the headers made are not those installed"
+# They are those of an Open MPI --without-ucx, so without a place for a PML (build/without_ucx).
+places=$(grep -E '^#define OMPI_PROC_ENDPOINT_TAG_' headers/opal/include/opal_config.h)
+[[ $places == *"_BML 0"* && $places == *"_MAX 1"* && $places != *"_PML "* ]] ||
+    fail "the places at the end of ompi_proc_t are not those of a build without UCX: $places"
 
 # The build, where the installed headers are hidden.
 cat >inside <<'END'

@@ -4,8 +4,10 @@
 #
 # pml_tm as a part of Open MPI: the source package of the installed Open MPI, with this tree put in
 # by packaging/into_openmpi, builds, installs, and runs a program over pml tm and over btl_fabric.
-# What the two do not need is left out, as it takes time.
+# What the two do not need is left out, as it takes time.  Without them it is an Open MPI that was
+# configured --without-ucx: pml_tm is built for it by itself, too.
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/build.sh"
 . "$TM_SRC/test/build/openmpi.bash"
 
 here=$TM_SRC/build/openmpi-$TM_OMPI_SERIES
@@ -41,7 +43,7 @@ step autogen env -C source ./autogen.pl --force "${autogen[@]}"
 mkdir build
 step configure env -C build ../source/configure --prefix="$here/inst" CFLAGS=-O1 \
     --disable-dependency-tracking --disable-mpi-fortran --disable-oshmem --disable-io-ompio \
-    --without-cuda --without-ofi --without-psm2 --without-slurm --without-ucx \
+    --with-devel-headers --without-cuda --without-ofi --without-psm2 --without-slurm --without-ucx \
     --with-hwloc=external --with-libevent=external "${options[@]}" \
     --enable-mca-no-build="$(IFS=, && echo "${left_out[*]}")"
 step make make -C build -j"$(nproc)"
@@ -72,4 +74,12 @@ for TM_TEST_BTL in fabric,self fabric; do
     require 'hello: errors=0'
     require_quiet
 done
+
+find "$here/inst/lib" '(' -name 'mca_pml_tm.*' -o -name 'mca_btl_fabric.*' -o \
+    -name 'libmca_common_tm*' ')' -delete
+cd "$TM_WORK"
+unset TM_TEST_BTL
+TM_TEST_PML=tm
+run_without_ucx "$here/inst"
+cd "$here"
 rm -rf source build inst

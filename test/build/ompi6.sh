@@ -8,26 +8,18 @@
 # headers of 5.0, the components are compiled against these with the differences of 6.0 put in.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/build.sh"
+. "$TM_SRC/test/build/openmpi.bash"
 
 # The real one.
 if [[ -n ${TM_OMPI6-} ]]; then
-    # shellcheck disable=SC2031 # subshells of the libraries keep their settings to themselves
-    export PATH=$TM_OMPI6/bin:$PATH
-    tm_build "$TM_SRC" "$TM_WORK/build" "$TM_WORK/inst" --with-ompi="$TM_OMPI6" --enable-werror \
-        >log 2>&1 || {
-        tail -n 30 log
-        fail "the build"
-    }
+    build_for "$TM_OMPI6" "$TM_WORK/inst"
     for file in mca_pml_tm.so mca_btl_fabric.so; do
         objdump -p "inst/lib/openmpi/$file" >dynamic
         forbid 'NEEDED .*libmpi\.' dynamic
     done
-    unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
-    # shellcheck source=/dev/null
-    . "$TM_WORK/inst/share/pml_tm/env.sh"
-    flags=(-std=gnu11 -D_GNU_SOURCE -I"$TM_SRC/test/mpi" -I"$TM_SRC/common")
+    use_openmpi "$TM_OMPI6" "$TM_WORK/inst"
     for name in hello basic comm_buffers tool_events; do
-        mpicc "${flags[@]}" -o "$name" "$TM_SRC/test/mpi/$name.c" -lm || fail "$name: mpicc"
+        compile_for "$TM_OMPI6" "$name"
         tm_mpirun 2 "./$name"
         require "$name: errors=0"
     done
@@ -49,9 +41,7 @@ fi
 . "$TM_BUILD/test/config.sh"
 read -ra flags <<<"$TM_OMPI_CPPFLAGS"
 read -ra cflags <<<"$TM_CFLAGS"
-real=$(echo '#include "ompi_config.h"' | "$TM_CC" -xc -E "${flags[@]}" - |
-    sed -n 's@^# [0-9]* "\(.*\)/ompi_config.h".*@\1@p' | head -n 1)
-[[ -n $real ]] || fail "ompi_config.h was not found"
+real=$(openmpi_headers)
 
 # change FILE SED-PROGRAM: that header, other than it is.
 change()
