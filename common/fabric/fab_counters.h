@@ -48,7 +48,7 @@
     X(ofi_sessions, "peers that were asked, or answered, over libfabric")                          \
     X(ofi_crossed, "of these, both processes asked at the same time")                              \
     X(ofi_refused, "requests of peers over libfabric that were refused")                           \
-    X(ofi_small_windows, "peers with a smaller window, because ofi_buffers was used up")           \
+    X(ofi_small_windows, "peers with a smaller window than ofi_window: others share ofi_buffers")  \
     X(ofi_bad_messages, "messages by libfabric that were malformed, each failing its sender")      \
     X(ofi_strays, "messages by libfabric that were of no peer, or of one that had left")           \
     X(ofi_early, "messages by libfabric reported before one that goes before them: copied")        \

@@ -23,6 +23,8 @@
 #include "fabric/fab_params.h"
 #include "sock/sha256.h"
 
+enum { FAB_OFI_SHARES = 16 }; /* of the receive buffers, for the peers of a large job */
+
 _Static_assert((int) FAB_OFI_PROOF == (int) FAB_SHA256_LEN, "a proof is an HMAC");
 
 /* ---- the table ----------------------------------------------------------- */
@@ -73,11 +75,16 @@ static void slot_give_back(fab_ofi_ep_t *ep)
 
 /* ---- the session --------------------------------------------------------- */
 
-/* Messages of one peer: a share of the receive buffers, within the limits. */
+/*
+ * Messages of one peer, within the limits: all that have a session share the receive buffers.  As
+ * many more are expected as the job has processes, up to FAB_OFI_SHARES.
+ */
 static uint16_t grant(const fab_ofi_domain_t *dom)
 {
     const uint64_t bytes = (uint64_t) dom->recv.size * dom->recv.num;
-    const uint64_t share = bytes / dom->recv.min_free / (dom->num_sessions + 1);
+    const uint32_t expected = fab_ofi_min(dom->fab->config.num_procs, FAB_OFI_SHARES);
+    const uint32_t peers = dom->num_sessions < expected ? expected : dom->num_sessions + 1;
+    const uint64_t share = bytes / dom->recv.min_free / peers;
 
     if (share >= fab_params.ofi_window) {
         return (uint16_t) fab_params.ofi_window;

@@ -73,10 +73,11 @@ static const fab_param_t ofi_rows[] = {
     },
     {
         FAB_PARAM(fab_params_t, ofi_window, UINT, 5),
-        FAB_PARAM_NUMBER(64, FAB_OFI_WINDOW_MIN, FAB_OFI_WINDOW_MAX),
+        FAB_PARAM_NUMBER(256, FAB_OFI_WINDOW_MIN, FAB_OFI_WINDOW_MAX),
         .unit = "messages",
         .help = "How many messages one peer may have in flight to this process over ofi before it "
-                "waits for credits. With many peers it is less, so that ofi_buffers suffice.",
+                "waits for credits. With more than 3 processes in the job it is less, so that "
+                "ofi_buffers suffice.",
     },
     {
         FAB_PARAM(fab_params_t, ofi_buffers, UINT, 5),

@@ -106,7 +106,7 @@ static void test_tight(void **state)
     assert_int_equal(world_run(2, false, conform_post), 0);
     assert_int_equal(world_run(2, false, conform_items), 0);
     fab_params.shm_ring_size = 0;
-    fab_params.ofi_window = 64;
+    fab_params.ofi_window = 256;
     fab_params.ofi_buffers = 8;
     fab_params.verbs_window = 64;
     fab_params.verbs_buffers = 4096;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Provider ofi: what ends a sleep, and what keeps others from sleeping.
+ * Provider ofi: what ends a sleep, what keeps others from sleeping, and windows.
  *
  * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
@@ -171,12 +171,44 @@ static void test_read(void **state)
     assert_int_equal(world_run(2, false, read_body), 0);
 }
 
+/* Peers may have as much under way as the receive buffers take. */
+static void window_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    const fab_ofi_ep_t *ep;
+    uint64_t bytes;
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    ep = fab_ofi_ep_of(peer);
+    bytes = ep->granted * ep->dom->recv.min_free;
+    CHECK(ep->granted == ep->window);
+    CHECK(2 != world_num_procs || fab_params.ofi_window == ep->granted);
+    CHECK(2 == world_num_procs || 16 * bytes <= ep->dom->recv.num * ep->dom->recv.size);
+    CHECK(2 == world_num_procs || 32 * bytes > ep->dom->recv.num * ep->dom->recv.size);
+    world_barrier(world);
+}
+
+static void test_window(void **state)
+{
+    int wrong = 0;
+
+    (void) state;
+    for (world_num_procs = 2; world_num_procs <= 2000; world_num_procs *= 1000) {
+        wrong += world_run(2, false, window_body);
+    }
+    world_num_procs = 0;
+    assert_int_equal(wrong, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sleep),
         cmocka_unit_test(test_awake),
         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_window),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) (argc > 2 ? argv[2] : "tcp,tcp;ofi_rxm");
