@@ -78,6 +78,7 @@ struct fab_ofi_domain {
     uint32_t next_cookie; /* of the next session */
     uint64_t next_nonce;
     uint32_t next_alive; /* the slot to look at next (ofi_alive.c) */
+    uint32_t ticks;      /* so far */
     fab_ofi_rbufs_t recv;
 
     fab_ofi_ep_queue_t due;   /* credits are to be returned */

@@ -40,6 +40,8 @@ struct fab_ofi_ep {
     uint16_t next_seq;           /* of the next message to the peer */
     uint16_t next_recv;          /* of the next message to be delivered */
     struct fab_ofi_early *early; /* messages that came before one that goes before them */
+    uint16_t missing;            /* that one, or the next when it was last looked */
+    uint32_t missed_at;          /* dom->ticks when it was first seen to be missing */
 
     bool was_up;      /* a session was: the peer stays with this provider */
     bool is_local;    /* on this host: its pid means something */

@@ -99,7 +99,8 @@ static const fab_param_t ofi_rows[] = {
         FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",
         .help = "Time after which a process that does not answer the first message over ofi is "
-                "reached by another provider.",
+                "reached by another provider, and after which one fails of which later messages "
+                "came than one that did not.",
     },
 };
 

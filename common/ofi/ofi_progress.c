@@ -300,6 +300,9 @@ static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
     } else if (FAB_OFI_TRECV == ctx->kind) {
         fab_ofi_tm_received(dom, ctx, 0, entry.err);
     } else {
+        if (FI_ECANCELED != entry.err) {
+            fab_log(dom->fab, 1, "%s reports a message that is lost: %s", dom->name, error);
+        }
         fab_ofi_recv_error(dom, (fab_ofi_rbuf_t *) ctx, entry.flags);
     }
 }

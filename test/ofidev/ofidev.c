@@ -49,6 +49,7 @@ static struct {
     unsigned lost;      /* per thousand of reads that report an error of nobody */
     unsigned cancel;    /* reads of the queue before a cancel is looked at, at most */
     unsigned room;      /* operations under way at most; 0: no limit */
+    unsigned swallow;   /* messages up to the one that is lost; 0: none is */
     int release;        /* 0: with the last message, 1: an entry of its own, 2: anywhere */
     bool no_rma, mr_endpoint, context2, no_wait;
     uint64_t state; /* of the random numbers */
@@ -99,6 +100,7 @@ static void read_settings(void)
     dev.unaligned = setting("OFIDEV_UNALIGNED");
     dev.lost = setting("OFIDEV_LOST");
     dev.room = setting("OFIDEV_ROOM");
+    dev.swallow = setting("OFIDEV_SWALLOW");
     dev.cancel = setting("OFIDEV_CANCEL");
     dev.release = (int) setting("OFIDEV_RELEASE");
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
@@ -289,15 +291,17 @@ static void take_entry(const struct fi_cq_tagged_entry *entry)
     const bool is_release = 0 != (entry->flags & FI_MULTI_RECV);
     const unsigned wait = dev.delay > 0 ? chance(dev.delay + 1) : 0;
 
-    if (0 == dev.release || !is_release || !is_message) {
-        hold(entry, wait);
-        return;
-    }
     message.flags &= ~FI_MULTI_RECV;
     release.flags = FI_MULTI_RECV;
     release.len = 0;
     release.buf = NULL;
-    if (1 == dev.release) {
+    if (is_message && dev.swallow > 0 && 0 == --dev.swallow) {
+        if (is_release) {
+            hold(&release, wait);
+        }
+    } else if (0 == dev.release || !is_release || !is_message) {
+        hold(entry, wait);
+    } else if (1 == dev.release) {
         hold(&message, wait);
         hold(&release, wait);
     } else {
