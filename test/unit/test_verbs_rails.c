@@ -379,6 +379,84 @@ static void test_first_fails(void **state)
     without_tm(first_fails);
 }
 
+/* ---- several gets at once, both ways, while ports fail -------------------- */
+
+enum { MANY = 4, STEPS = 600 };
+
+static fab_rma_t many[MANY];
+static unsigned char copies[MANY][MEMORY];
+static bool is_busy[MANY];
+static int wrong; /* gets */
+static int run;   /* decides when which ports fail */
+
+static void many_done(fab_rma_t *rma, int status)
+{
+    const size_t i = (size_t) (rma - many), from = (size_t) (rma->remote - (uintptr_t) memory);
+
+    wrong += !is_busy[i];
+    wrong += OPAL_SUCCESS == status ? 0 != memcmp(copies[i], expected + from, rma->len)
+                                    : OPAL_ERR_NOT_SUPPORTED != status;
+    is_busy[i] = false;
+}
+
+static void many_begin(fab_peer_t *peer, const offer_t *theirs, int i)
+{
+    const size_t from = (size_t) random() % (MEMORY / 2);
+
+    memset(copies[i], 0, MEMORY);
+    many[i] = (fab_rma_t){.peer = peer,
+                          .local = copies[i],
+                          .remote = (uintptr_t) memory + from,
+                          .len = FAB_VERBS_RAIL_MIN + (size_t) random() % (MEMORY / 6),
+                          .rkey = theirs->rkey,
+                          .complete = many_done};
+    is_busy[i] = true;
+    is_busy[i] = OPAL_SUCCESS == fab_get(&many[i]);
+}
+
+static void many_body(world_t *world)
+{
+    fab_peer_t *peer = begin(world);
+    offer_t theirs;
+
+    (void) bring_up(world, peer, 2);
+    offer(world, peer, 0, MEMORY);
+    world_barrier(world);
+    theirs = *offer_of(world, 1 - world->rank);
+    srandom((unsigned) (2 * run + world->rank));
+    for (int step = 0; step < STEPS; step++) {
+        int i = (int) (random() % MANY);
+        if (!is_busy[i]) {
+            many_begin(peer, &theirs, i);
+        }
+        if (0 == world->rank && 100 * run == step) {
+            atomic_store(&world_cuts[RAIL_LID], 1);
+        } else if (0 == world->rank && 0 == run % 2 && 200 == step) {
+            atomic_store(&world_cuts[1], 1); /* of the first connection */
+        }
+        world_progress(world);
+    }
+    for (int i = 0; i < MANY; i++) {
+        WORLD_UNTIL(!is_busy[i]);
+    }
+    world_barrier(world);
+    CHECK(0 == wrong && 0 == world->failures);
+    world_barrier(world);
+}
+
+static void run_many(void)
+{
+    for (run = 1; run < 5; run++) {
+        with_cuts(many_body);
+    }
+}
+
+static void test_many(void **state)
+{
+    (void) state;
+    without_tm(run_many);
+}
+
 /* ---- peers that end ------------------------------------------------------ */
 
 enum { DIES, LEAVES, IS_LEFT };
@@ -522,6 +600,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_path),  cmocka_unit_test(test_first_fails),
         cmocka_unit_test(test_ends),     cmocka_unit_test(test_again),
         cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_message),
+        cmocka_unit_test(test_many),
     };
 
     if (argc > 1) {
