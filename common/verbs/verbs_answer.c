@@ -128,7 +128,7 @@ static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
         fab_verbs_rails_end(ep);
         fab_verbs_conn_linger(ep->conn);
-        ep->is_bound = false;
+        ep->is_bound = NULL != ep->keep;
         ep->has_left = false;
         ep->dom->num_ending -= 0 != ep->end_by;
         ep->end_by = 0;

@@ -938,6 +938,47 @@ static void test_end_kept(void **state)
     with_three_ports(end_kept);
 }
 
+/*
+ * Before they are sent again rank 1 asks anew, as if it knew nothing of them: rank 0 says that they
+ * are lost.
+ */
+static void anew_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_verbs_ep_t *ep = ep_of(peer);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+        (void) break_first(world, ep);
+        ep->dom->sq_used_max = 0;
+        atomic_store(&world->shared->scratch[0], 1);
+        WORLD_UNTIL(1 == world->failures || is_by(peer, "tcp"));
+        CHECK(1 == world->failures);
+    } else {
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]) && FAB_VERBS_UP == ep->state);
+        fab_verbs_conn_linger(ep->conn);
+        fab_verbs_connect_cancel(ep);
+        ep->is_bound = false;
+        fab_verbs_connect(ep);
+    }
+    world_barrier(world);
+}
+
+static void anew(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, anew_body), 0);
+    world_end_cuts();
+}
+
+static void test_anew(void **state)
+{
+    (void) state;
+    with_three_ports(anew);
+}
+
 /* Rank 1 leaves before they are sent again: nothing is sent to it any more. */
 static void leaves_then_body(world_t *world)
 {
@@ -1095,7 +1136,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
         cmocka_unit_test(test_dies_then), cmocka_unit_test(test_leaves_then),
         cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
-        cmocka_unit_test(test_end_kept),
+        cmocka_unit_test(test_end_kept),  cmocka_unit_test(test_anew),
     };
 
     if (argc > 1) {
