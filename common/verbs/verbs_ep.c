@@ -462,6 +462,9 @@ static void ep_left(fab_verbs_ep_t *ep)
     ep->has_left = true;
     ep->conn->is_ready = false;
     fab_verbs_keep_free(ep); /* it takes nothing any more */
+    if (NULL != ep->failure && ep->failure->is_path) {
+        fab_verbs_ep_forget_failure(ep); /* it left in order: no path is needed */
+    }
     if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0 || are_rails_busy(ep)) {

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "fabric/fab_host.h"
 #include "verbs/verbs.h"
 
 /* ---- a device that refuses ---------------------------------------------- */
@@ -979,6 +980,39 @@ static void test_anew(void **state)
     with_three_ports(anew);
 }
 
+/* Rank 1 has left when rank 0 finds that its port is down, and learns it after that. */
+static void left_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    const fab_verbs_addr_t *addr = &ep_of(peer)->addr;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == got);
+    world_barrier_idle(world);
+    if (0 == world->rank) {
+        while (!fab_proc_is_gone(addr->pid, addr->start_time)) {
+            sched_yield();
+        }
+        cut(world, DOWN);
+        WORLD_UNTIL(ep_of(peer)->has_left && NULL == ep_of(peer)->failure);
+        CHECK(0 == world->failures && 0 == fab_counters.verbs_other_ports);
+    }
+}
+
+static void left(void)
+{
+    assert_int_equal(world_run(2, false, left_body), 0);
+}
+
+static void test_left(void **state)
+{
+    (void) state;
+    with_three_ports(left);
+}
+
 /* Rank 1 leaves before they are sent again: nothing is sent to it any more. */
 static void leaves_then_body(world_t *world)
 {
@@ -1137,6 +1171,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_dies_then), cmocka_unit_test(test_leaves_then),
         cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
         cmocka_unit_test(test_end_kept),  cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_left),
     };
 
     if (argc > 1) {
