@@ -64,6 +64,7 @@ struct fab_ofi_domain {
 
     /* sending */
     bool is_packing;    /* a message costs the provider a system call: few messages, then */
+    bool is_lazy;       /* nothing leaves libfabric but in a poll */
     uint32_t polls;     /* of the completion queue, so far */
     size_t inject_max;  /* bytes of a message that libfabric copies at once */
     size_t eager_limit; /* bytes of a payload here */

@@ -147,6 +147,7 @@ static void read_info(fab_ofi_domain_t *dom)
     dom->has_rma = 0 != (info->caps & FI_RMA);
     dom->is_virt = 0 != (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR);
     dom->is_packing = sends_by_system_calls(info);
+    dom->is_lazy = fab_ofi_is_provider(info, "sockets");
     dom->has_delivery = true;
     dom->is_honest = !fab_ofi_is_provider(info, "ofi_rxm");
 }

@@ -9,6 +9,7 @@
 
 #include <string.h>
 #include <sys/uio.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
 #include "fabric/fab_clock.h"
@@ -74,6 +75,17 @@ static __attribute__((noinline)) int not_sent(fab_ofi_ep_t *ep, ssize_t rc)
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
+/*
+ * Let libfabric send what it has taken: its sockets does not before the next poll, and this process
+ * may wait elsewhere first, as MPI_Comm_accept() of Open MPI 5.0 does in PMIx.
+ */
+static inline void push(const fab_ofi_domain_t *dom)
+{
+    if (__builtin_expect(dom->is_lazy, 0)) {
+        (void) fi_cq_read(dom->cq, NULL, 0);
+    }
+}
+
 static inline int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
 {
     ssize_t rc = fi_inject(ep->dom->rdm, msg, len, ep->to);
@@ -82,6 +94,7 @@ static inline int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
         return not_sent(ep, rc);
     }
     fab_counters.ofi_injected++;
+    push(ep->dom);
     return OPAL_SUCCESS;
 }
 
@@ -95,6 +108,7 @@ static int send_buf(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
         return not_sent(ep, rc);
     }
     ep->dom->num_sends++;
+    push(ep->dom);
     return OPAL_SUCCESS;
 }
 

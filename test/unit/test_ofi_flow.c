@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Provider ofi: what ends a sleep, what keeps others from sleeping, and windows.
+ * Provider ofi: what ends a sleep, what keeps others from sleeping, windows, and
+ * messages of who polls no more.
  *
  * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
@@ -9,7 +10,7 @@
 #include "ofi/ofi.h"
 
 enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
-enum { READS_MAX = 200000, HEARD = 10 };
+enum { READS_MAX = 200000, HEARD = 10, UNPOLLED = 50 };
 
 static uint64_t got;
 static int num_sleeps;
@@ -202,13 +203,49 @@ static void test_window(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* What rank 1 has sent arrives, though it does not poll then: it may wait elsewhere. */
+static void unpolled_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got);
+    world_barrier(world);
+    for (uint64_t n = 1; n <= UNPOLLED; n++) {
+        if (0 == world->rank) {
+            WORLD_UNTIL(n + 1 == got);
+            atomic_store(&world->shared->scratch[0], n);
+            continue;
+        }
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL(NULL == peer->pending);
+        for (int ms = 0; n != atomic_load(&world->shared->scratch[0]); ms++) {
+            CHECK(ms < 20000);
+            usleep(1000);
+        }
+    }
+    world_barrier(world);
+}
+
+static void test_unpolled(void **state)
+{
+    char *const provider = fab_params.ofi_provider;
+    int wrong;
+
+    (void) state;
+    fab_params.ofi_provider = (char *) (uintptr_t) "sockets,tcp,net";
+    wrong = world_run(2, false, unpolled_body);
+    fab_params.ofi_provider = provider;
+    wrong += world_run(2, false, unpolled_body);
+    assert_int_equal(wrong, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sleep),
-        cmocka_unit_test(test_awake),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_sleep),  cmocka_unit_test(test_awake),    cmocka_unit_test(test_read),
+        cmocka_unit_test(test_window), cmocka_unit_test(test_unpolled),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) (argc > 2 ? argv[2] : "tcp,tcp;ofi_rxm");
