@@ -93,8 +93,9 @@ run_programs()
             require_quiet
         done
     done
-    TM_TEST_PML=ob1 TM_TEST_BTL=fabric,self tm_mpirun 2 ./basic || fail "basic by ob1"
-    require 'basic: errors=0'
+    # not basic: by ob1 4.1.0 and 4.1.1 set MPI_ERROR of a status that is not to have it
+    TM_TEST_PML=ob1 TM_TEST_BTL=fabric,self tm_mpirun 2 ./collectives || fail "collectives by ob1"
+    require 'collectives: errors=0'
     require_quiet
 }
 
