@@ -54,6 +54,8 @@ fab_ofi_ep_t *fab_ofi_ep_of(fab_peer_t *peer);
 
 /* ---- ofi_send.c ---- */
 
+enum { FAB_OFI_ALONE = 4 }; /* short messages to a peer that are sent alone after a poll */
+
 /*
  * A message of the fabric's, len <= eager_max bytes.  OPAL_ERR_RESOURCE_BUSY: no room now, or the
  * peer is about to fail.
@@ -63,18 +65,20 @@ int fab_ofi_send_msg(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t l
 void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size_t len);
 /*
  * May a message of len bytes be sent alone now?  Where several may leave together, a short one only
- * as the first after a poll, or in a batch.
+ * as one of the first after a poll, which may be followed by none for long, or in a batch.
  */
 static inline bool fab_ofi_is_its_turn(fab_ofi_ep_t *ep, size_t len)
 {
     const fab_ofi_domain_t *dom = ep->dom;
-    const bool is_first = ep->alone_poll != dom->polls;
 
     if (!dom->is_packing || ep->is_batch || len > FAB_OFI_PART_MAX) {
         return true;
     }
-    ep->alone_poll = dom->polls;
-    return is_first;
+    if (ep->alone_poll != dom->polls) {
+        ep->alone_poll = dom->polls;
+        ep->num_alone = 0;
+    }
+    return ep->num_alone++ < FAB_OFI_ALONE;
 }
 /* What is packed goes now or later, ahead of what is sent next. */
 void fab_ofi_send_pack(fab_ofi_ep_t *ep);

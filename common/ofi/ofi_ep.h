@@ -55,7 +55,8 @@ struct fab_ofi_ep {
     void *spare; /* the fabric's, until it was up: fab_provider_t.spare */
 
     bool is_batch;        /* between the calls of batch(): short messages are packed */
-    uint32_t alone_poll;  /* dom->polls when a short message was last sent alone */
+    uint32_t alone_poll;  /* dom->polls when short messages were last sent alone, ... */
+    uint32_t num_alone;   /* ... and how many then */
     fab_ofi_sbuf_t *pack; /* messages that leave together; NULL: none. len: bytes of the parts */
     fab_ofi_sbuf_t *reserved;  /* by fab_reserve(); NULL: none */
     fab_ofi_sbuf_t *to_send;   /* messages that found no room, the oldest; NULL: none */

@@ -61,8 +61,8 @@ static inline bool fab_tcp_may_go_on(int error)
 }
 
 /*
- * May a message of len bytes be sent now?  A short one only in a batch, or as the first after a
- * progress call; others wait, to be written together.
+ * May a message of len bytes be sent now?  A short one only in a batch, or as one of the first
+ * after a progress call; others wait, to be written together.
  */
 bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len);
 

@@ -2,11 +2,11 @@
 /*
  * What a connection writes.
  *
- * The first message after a progress call leaves at once, by a system call of its own and without a
- * copy.  Others wait in the fabric's queue, where their requests stay open, until the next progress
- * call sends a whole batch by one call.  The part of a write that the kernel did not take is kept
- * here, and nothing overtakes it.  A send from memory is queued as a reference, and completes from
- * progress when the kernel has taken all of it.
+ * The first few messages after a progress call leave at once, each by a system call of its own and
+ * without a copy, since the next progress call may be far away.  Others wait in the fabric's queue,
+ * where their requests stay open, until that sends a whole batch by one call.  The part of a write
+ * that the kernel did not take is kept here, and nothing overtakes it.  A send from memory is
+ * queued as a reference, and completes from progress when the kernel has taken all of it.
  *
  * The window.  At most FAB_TCP_WINDOW bytes of messages are sent for which the peer has given no
  * credit (CREDIT).  The receiver must keep messages that it has no receive for, and its kernel may
@@ -271,9 +271,11 @@ bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
     if (ep->is_batch || len >= FAB_TCP_TOGETHER) {
         return true;
     }
-    bool is_first = ep->alone_pass != ep->dom->pass;
-    ep->alone_pass = ep->dom->pass;
-    return is_first;
+    if (ep->alone_pass != ep->dom->pass) {
+        ep->alone_pass = ep->dom->pass;
+        ep->num_alone = 0;
+    }
+    return ep->num_alone++ < FAB_TCP_ALONE;
 }
 
 /* The last of at most max buffers, with room for size bytes.  NULL: none now. */

@@ -48,6 +48,7 @@ enum {
     FAB_TCP_READ_MAX = 1048576,
     FAB_TCP_COPY = 1024,      /* bytes: messages up to this are copied behind their header */
     FAB_TCP_TOGETHER = 4096,  /* bytes: longer messages do not wait for others */
+    FAB_TCP_ALONE = 4,        /* shorter ones to a peer that leave by themselves after a poll */
     FAB_TCP_WINDOW = 1048576, /* bytes of messages sent for which no credit came, at most */
     FAB_TCP_CREDIT = 262144,  /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8, /* polls of the hot connection per poll of all */
@@ -182,7 +183,8 @@ struct fab_tcp_ep {
     uint8_t skip;         /* bytes of padding to come, after what was placed */
     uint32_t window_used; /* bytes sent for which the peer has given no credit */
     uint32_t credit_due;  /* bytes read for which the peer has got none */
-    uint32_t alone_pass;  /* pass in which a short message was written by itself */
+    uint32_t alone_pass;  /* pass in which short messages were written by themselves, ... */
+    uint32_t num_alone;   /* ... and how many */
     fab_tcp_node_t *out;  /* to be written, oldest first */
     fab_tcp_node_t *out_last;
     /* CREDIT; of a link: CONFIRM, or the data of the piece that is being written */

@@ -3,9 +3,13 @@
  * Senders that do not call MPI after MPI_Isend: their messages arrive all the same (MPI 4.1, 3.7.4,
  * Progress), since the receiver can read their memory.  And senders that call MPI now and then, and
  * change their memory as soon as they may: what arrives is what was sent.
-
+ *
+ * With a length: a few messages of it, which the sender's kernel has, or libfabric, when MPI_Isend
+ * returns.
  */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 quick=yes */
+/* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=tcp" timeout=60 */
+/* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=ofi OMPI_MCA_pml_tm_ofi_provider=net,tcp OMPI_MCA_mtl=^ofi" needs=rdma/fabric.h timeout=60 */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -105,10 +109,19 @@ static void seldom(int n, int len, int round)
     memset(buf, 0x55, (size_t) n * LONGEST);
 }
 
+/* As many at once as leave alone after a poll, which each barrier has. */
+static void few(atomic_int *word, int len)
+{
+    for (int round = 1; round <= ROUNDS; round++) {
+        absent(word, 1 + round % WINDOW, len, round);
+        TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    }
+}
+
 int main(int argc, char **argv)
 {
     atomic_int *word;
-    int round = 0;
+    int round = 0, len;
 
     tm_init(&argc, &argv, "absent");
     if (!tm_is_pml_tm()) {
@@ -116,6 +129,11 @@ int main(int argc, char **argv)
     }
     buf = tm_calloc(WINDOW, LONGEST);
     word = shared_word();
+    len = (int) tm_arg(argc, argv, 1, 0);
+    if (0 != len) {
+        few(word, len);
+        return tm_finish();
+    }
     for (int i = 0; i < (int) (sizeof(lengths) / sizeof(lengths[0])); i++) {
         for (int n = 1; n <= WINDOW; n++) {
             absent(word, n, lengths[i], ++round);
