@@ -4,7 +4,7 @@
  * hosts/programs.
  *
  *   ping-pong         one write and one read a message
- *   window of 64      an eighth of one a message, on each side
+ *   window of 64      a fifth of one a message, on each side
  *   64 KiB in turns   not announced
  *   long messages     straight from and to the user's memory, and their first part at once; in
  *                     windows, too, where they wait at the receiver
@@ -54,10 +54,10 @@ static void windows(void)
                      MPI_STATUS_IGNORE);
     }
     if (0 == tm_rank) {
-        TM_CHECK(8 * tm_counter_read(&writes) <= ROUNDS * WINDOW, "%llu writes for %d messages",
+        TM_CHECK(5 * tm_counter_read(&writes) <= ROUNDS * WINDOW, "%llu writes for %d messages",
                  tm_counter_read(&writes), ROUNDS * WINDOW);
     } else {
-        TM_CHECK(8 * tm_counter_read(&reads) <= ROUNDS * WINDOW, "%llu reads for %d messages",
+        TM_CHECK(5 * tm_counter_read(&reads) <= ROUNDS * WINDOW, "%llu reads for %d messages",
                  tm_counter_read(&reads), ROUNDS * WINDOW);
     }
 }
