@@ -301,7 +301,7 @@ static void test_random(void **state)
         "%10lu  withdrawn later\n",
         seen.listed_late, seen.matched, seen.taken, seen.parked, seen.lost_races, seen.refused,
         seen.syncs, seen_withdrawn[0], seen_withdrawn[1]);
-    if (NULL == seed) {
+    if (NULL == seed && NULL == runs) { /* fewer runs need not meet everything */
         assert_true(seen.listed_late > 0 && seen.matched > 0 && seen.taken > 0 && seen.parked > 0 &&
                     seen.lost_races > 0 && seen.refused > 0 && seen.syncs > 0 &&
                     seen_withdrawn[0] > 0 && seen_withdrawn[1] > 0 &&
