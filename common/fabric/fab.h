@@ -67,8 +67,8 @@
 
 /* The users of the fabric in this process. */
 typedef enum fab_user {
-    FAB_USER_PML,  /* ids below FAB_AM_BTL */
-    FAB_USER_BTL,  /* the others */
+    FAB_USER_PML,  /* ids below FAB_AM_BTL, without the providers' */
+    FAB_USER_BTL,  /* from there on */
     FAB_NUM_USERS, /* also: no user */
 } fab_user_t;
 
@@ -86,8 +86,9 @@ enum {
     FAB_AM_NO_TAG = 0,
     /* TMH RNDV: request to send by rendezvous; payload: fab_rndv_t, then the user's bytes */
     FAB_AM_RNDV = 1,
-    FAB_AM_FIN = 2,   /* TMH FIN: a rendezvous was fetched; app_ctx is that of the request */
-    FAB_AM_EAGER = 3, /* TMH EAGER: tagged message with its data */
+    FAB_AM_FIN = 2,      /* TMH FIN: a rendezvous was fetched; app_ctx is that of the request */
+    FAB_AM_EAGER = 3,    /* TMH EAGER: tagged message with its data */
+    FAB_AM_PROVIDER = 4, /* 4..7: a provider's own */
     FAB_AM_FIRST_USER = 8,
     FAB_AM_PML = 8,  /* 8..23: pml_tm */
     FAB_AM_BTL = 24, /* 24..31: btl_fabric */

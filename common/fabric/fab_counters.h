@@ -32,9 +32,9 @@
     X(shm_xpmem_bytes, "bytes copied from or to memory of peers that XPMEM mapped here")           \
     X(shm_xpmem_windows, "parts of peers' memory that were mapped by XPMEM")                       \
     X(shm_xpmem_refused, "mappings by XPMEM that failed: the data is copied by the kernel")        \
-    X(shm_coop_offered, "large receives of which the sender was offered a part to copy")           \
-    X(shm_coop_helped, "large receives of which the sender copied a part")                         \
-    X(shm_coop_given, "bytes that this process copied for receivers of its messages")              \
+    X(shm_coop_offered, "large receives whose sender was asked to give the data")                  \
+    X(shm_coop_helped, "large receives of which the sender gave a part, or all")                   \
+    X(shm_coop_given, "bytes of its memory that this process gave to receivers")                   \
     X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
     X(shm_peers_died, "peers in shared memory found dead")                                         \
     X(ofi_msgs_sent, "messages sent by libfabric")                                                 \

@@ -23,9 +23,12 @@ static void no_handler(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *d
     fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
-/* The user to whom messages with this id belong. */
+/* The user to whom messages with this id belong; FAB_NUM_USERS: they are a provider's. */
 static fab_user_t owner(uint8_t id)
 {
+    if (id >= FAB_AM_PROVIDER && id < FAB_AM_FIRST_USER) {
+        return FAB_NUM_USERS;
+    }
     return id < FAB_AM_BTL ? FAB_USER_PML : FAB_USER_BTL;
 }
 
@@ -40,13 +43,18 @@ void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
 {
     fab_core_t *core = fab_core(fab);
 
-    if (id >= FAB_AM_MAX) {
+    if (id >= FAB_AM_MAX || FAB_NUM_USERS == owner(id)) {
         return;
     }
     core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : no_handler, .ctx = ctx};
     if (fab_is_started(fab, owner(id))) {
         fab->handlers[id] = core->handlers[id];
     }
+}
+
+void fab_set_provider_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
+{
+    fab->handlers[id] = (struct fab_handler){.fn = fn, .ctx = ctx};
 }
 
 /* All ids of a user get this handler; NULL: those that it has set. */
@@ -117,7 +125,7 @@ static void end_keeping(fab_core_t *core, fab_user_state_t *user, bool is_wanted
 void fab_user_init(fab_core_t *core)
 {
     for (uint8_t id = 0; id < FAB_AM_MAX; id++) {
-        core->handlers[id].fn = no_handler;
+        core->handlers[id].fn = core->fab.handlers[id].fn = no_handler;
     }
     for (int user = 0; user < FAB_NUM_USERS; user++) {
         STAILQ_INIT(&core->users[user].kept);

@@ -69,6 +69,9 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index);
 void fab_shm_in_heat(fab_shm_domain_t *dom, fab_shm_in_t *in);
 void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in);
 
+/* Send no more of what was asked for. */
+void fab_shm_give_end(fab_shm_give_t *give);
+
 /* Release a peer's ring; it becomes free if its sender cannot write to it any more. */
 void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone);
 
@@ -181,7 +184,9 @@ int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why);
 /* Answer those who ask, and map what peers have passed. */
 void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
-/* ---- shm_coop.c: large gets that both sides copy ---- */
+/* ---- shm_coop.c: long gets whose memory its owner gives ---- */
+
+void fab_shm_coop_open(fab_shm_domain_t *dom);
 
 /*
  * Set dom->is_coop, by the parameter and the number of cores.  Called again for each peer, because
@@ -193,36 +198,30 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom);
 uint64_t fab_shm_key_of(const fab_rkey_t *rkey);
 
 /*
- * Returns the key, also for unexpose; 0: this process will not help to copy this memory.  peer: who
- * may fetch it; NULL: any.  is_window: any may write it, too.
+ * Returns the key, also for unexpose; 0: this process will not give this memory.  peer: who may
+ * fetch it; NULL: any.
  */
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
-                             bool is_window);
+uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, const fab_peer_t *peer, const void *buf,
+                             size_t len);
 void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
 
 /* The peer is gone: end all that was exposed to it. */
 void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
 
-/* Copy one chunk of a get that a peer offers, if there is any.  Returns the number of events. */
-int fab_shm_coop_help(fab_shm_domain_t *dom);
+/* Send what peers have asked for, as there is room.  Returns the number of messages. */
+int fab_shm_coop_give(fab_shm_domain_t *dom);
 
-/* Is it likely that the peer helps with this operation? */
+/* May the peer give what this operation gets? */
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op);
 
-/* The cooperative get of this operation, offered now if worthwhile; NULL: it is none. */
+/* The cooperative get of this operation, begun now if worthwhile; NULL: it is none. */
 fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op);
 
 /*
- * Copy up to about max bytes.  OPAL_ERR_IN_PROCESS: call again.  OPAL_ERR_RESOURCE_BUSY: call again
- * later, the peer is copying the rest.  Any other result: the get has ended with it.
+ * Move it on, by up to about max bytes.  OPAL_ERR_IN_PROCESS: call again.  OPAL_ERR_RESOURCE_BUSY:
+ * call again later, the peer is giving.  Any other result: the get has ended with it.
  */
 int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max);
-
-/* End all gets from the peer without completing them.  True: the peer writes no more. */
-bool fab_shm_fetch_end(fab_shm_ep_t *ep);
-
-/* The same, and wait: until the peer has copied its chunk, or is found dead. */
-void fab_shm_fetch_wait(fab_shm_ep_t *ep);
 
 /* ---- shm_connect.c: claiming a ring in a peer's segment, and giving it up ---- */
 

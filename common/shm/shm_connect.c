@@ -157,8 +157,9 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
     }
     ep->entry = &fab_shm_seg_entries(ep->seg)[index];
     for (int k = 0; k < FAB_SHM_COOPS; k++) {
-        ep->fetches[k] = (fab_shm_fetch_t){.op = NULL};
-        fab_shm_coop_idle(&ep->entry->coops[k], 0);
+        /* numbers go on: a part of an earlier get may still be in a ring */
+        ep->fetches[k] = (fab_shm_fetch_t){.seq = 0 == ep->fetches[k].seq ? (uint32_t) k
+                                                                          : ep->fetches[k].seq};
     }
     fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
     return OPAL_SUCCESS;

@@ -1,36 +1,50 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cooperative copy: the process whose memory a large get reads copies a part of it, while it is
- * inside MPI and has nothing to fetch itself.  shm_coop_inl.h describes how chunks are claimed, and
- * why no copy outlives the get.
+ * The cooperative get: the process whose memory a long get reads, the giver, sends it through its
+ * ring to the fetcher, as far as it is in MPI meanwhile; what it does not send the fetcher reads.
  *
- * The fetcher offers a get in a descriptor of the peer's segment and then works as if it were
- * alone: it claims chunks and reads them.  It waits for the helper only when all chunks are
- * claimed.  If the helper never helps, the get costs one more system call.
+ *      fetcher                                            giver
+ *      claim word: number of the get, no part
+ *      ASK {from, len, key, part}, app_ctx: number   ->   is this memory exposed to that peer?
+ *                                                    <-   PART, tag: offset, app_ctx: number, data
+ *                                                         ... in order, as there is room, each
+ *                                                         claimed before it is sent
+ *      no part came for as long as the get
+ *      would take: closes the claim word,
+ *      reads the rest,
+ *      and waits for the parts that were claimed
  *
- * The helper acts when a progress call finds exposed memory, nothing to fetch, and a bit in its
- * segment's help word.  It copies one chunk per call, out of memory that it has exposed to that
- * same peer, or to any.  Claim and copy finish before the call returns, so unexpose, which comes
- * between two calls, finds no copy under way.
+ * Why: a read takes the lines of the giver's buffer from its cache, and the giver has to get each
+ * back before it can write it again.  Through a ring only the ring's lines go to and fro, and they
+ * are written whole, without their old content.  Where a program writes what it sends and reads
+ * what it receives this takes half the time, whatever the length.
  *
- * When a get ends early (the memory cannot be read, or the peer failed), the fetcher claims all
- * that is left and waits until the helper has reported its chunks, or is dead.  Only then may the
- * user use the buffer again.
+ * The claim word is in the giver's segment, in the entry of the fetcher's ring; it alone says who
+ * moves which bytes.  The giver counts a part in it before it sends the part, in the same call.  So
+ * a giver that leaves MPI leaves nothing half done.  One that is not in MPI makes a get take twice
+ * as long at most.
+ *
+ * The giver writes only to its ring, and the fetcher copies from there.  So memory that either side
+ * has taken back is not touched: parts of a get that has ended are dropped by their number, and a
+ * giver looks before each part whether the memory still is exposed.
  */
 #include "shm/shm.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_clock.h"
+#include "fabric/fab_copy.h"
 #include "fabric/fab_cpus.h"
-#include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_SHM_CHUNK_MIN = 16384,
-    FAB_SHM_UNHELPED = 4, /* after so many gets in a row without help ... */
-    FAB_SHM_SKIPPED = 16, /* ... only one get of so many is offered */
+    FAB_SHM_PART = 8168,          /* bytes; with its header a part is 128 lines */
+    FAB_SHM_PATIENCE = 20000,     /* ns; a giver that polls sends a part in a tenth of that */
+    FAB_SHM_PATIENT_LEN = 163840, /* bytes; for shorter gets it is less, in proportion */
+    FAB_SHM_GIVE_PARTS = 4,       /* of a get in one progress call, which has more to do */
+    FAB_SHM_GIVE_SPARE = 16,      /* slots of a ring that parts leave to other messages */
+    FAB_SHM_PARTS_MAX = 1 << 30,  /* of a get */
 };
 
 void fab_shm_coop_configure(fab_shm_domain_t *dom)
@@ -40,9 +54,8 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom)
     if (0 == dom->cpus) {
         dom->cpus = fab_cpus("");
     }
-    dom->is_coop_forced = NULL != choice && 0 == strcmp(choice, "always");
-    /* with more processes than processors a claimed chunk could wait for a time slice */
-    dom->is_coop = dom->is_coop_forced ||
+    /* with more processes than processors a get would wait for a time slice of its giver */
+    dom->is_coop = (NULL != choice && 0 == strcmp(choice, "always")) ||
                    (!fab_params_is_none(choice) && dom->fab->config.num_local <= dom->cpus);
 }
 
@@ -72,16 +85,10 @@ static fab_shm_exposure_t *exposure_alloc(fab_shm_domain_t *dom)
 
 static void exposure_free(fab_shm_domain_t *dom, fab_shm_exposure_t *exposure)
 {
-    if (NULL != exposure->peer) {
-        ((fab_shm_ep_t *) exposure->peer->ep)->num_exposed--;
-    } else {
-        dom->num_exposed_any -= !exposure->is_window;
-    }
     exposure->is_used = false;
     exposure->generation++;
     exposure->next = dom->free_exposure;
     dom->free_exposure = (uint32_t) (exposure - dom->exposures) + 1;
-    dom->num_exposed--;
 }
 
 /* The exposure with this key, or NULL. */
@@ -97,8 +104,8 @@ static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t k
     return exposure->is_used && exposure->generation == (uint32_t) (key >> 32) ? exposure : NULL;
 }
 
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
-                             bool is_window)
+uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, const fab_peer_t *peer, const void *buf,
+                             size_t len)
 {
     fab_shm_exposure_t *exposure = NULL;
 
@@ -112,13 +119,6 @@ uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, fab_peer_t *peer, const void
     exposure->len = len;
     exposure->peer = peer;
     exposure->is_used = true;
-    exposure->is_window = is_window;
-    if (NULL != peer) {
-        ((fab_shm_ep_t *) peer->ep)->num_exposed++;
-    } else {
-        dom->num_exposed_any += !is_window;
-    }
-    dom->num_exposed++;
     return (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
 }
 
@@ -140,87 +140,133 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
     }
 }
 
-/* ---- helper ------------------------------------------------------------- */
+/* ---- giver -------------------------------------------------------------- */
 
 /* Is the get's memory exposed by this process to that peer, or to any? */
-static bool is_exposed(const fab_shm_domain_t *dom, const fab_shm_ep_t *ep,
-                       const fab_shm_desc_t *desc)
+static bool is_exposed(const fab_shm_domain_t *dom, const fab_peer_t *peer,
+                       const fab_shm_ask_t *ask)
 {
-    const fab_shm_exposure_t *exposure = exposure_find(dom, desc->key);
+    const fab_shm_exposure_t *exposure = exposure_find(dom, ask->key);
 
-    return NULL != exposure && (NULL == exposure->peer || exposure->peer == ep->peer) &&
-           desc->from >= exposure->at && desc->from - exposure->at <= exposure->len &&
-           desc->len <= exposure->len - (desc->from - exposure->at) &&
-           desc->to <= UINT64_MAX - desc->len;
+    return NULL != exposure && (NULL == exposure->peer || exposure->peer == peer) &&
+           ask->from >= exposure->at && ask->from - exposure->at <= exposure->len &&
+           ask->len <= exposure->len - (ask->from - exposure->at);
 }
 
-/* Write chunk i to the peer. False: not all of it could be written. */
-static bool help_copy(fab_shm_ep_t *ep, const fab_shm_desc_t *desc, uint32_t i)
+/* Send the next part. False: it is the fetcher's. */
+static bool give_part(fab_shm_give_t *give)
 {
-    uint64_t at = (uint64_t) i * desc->chunk;
-    uint64_t end = at + fab_shm_coop_len(desc, i);
+    fab_shm_ep_t *ep = give->in->ep;
+    const fab_shm_ask_t *ask = &give->ask;
+    const uint64_t offset = (uint64_t) give->sent * ask->part;
+    const uint64_t left = ask->len - offset;
+    const uint32_t len = left < ask->part ? (uint32_t) left : ask->part;
+    fab_shm_entry_t *entry = &ep->dom->entries[give->in->index];
+    fab_shm_slot_t *slot;
 
-    while (at < end) {
-        size_t moved = 0;
-        int rc = fab_shm_transfer(ep, true, (void *) (uintptr_t) (desc->from + at), desc->to + at,
-                                  end - at, &moved);
-        if (OPAL_SUCCESS != rc && OPAL_ERR_IN_PROCESS != rc) {
-            return false;
-        }
-        at += moved;
-        fab_counters.shm_coop_given += moved;
+    if (!fab_shm_claim_part(&entry->claims[give->seq % FAB_SHM_COOPS].word, give->seq,
+                            give->sent)) {
+        return false;
     }
+    slot = fab_shm_tx_reserve(&ep->tx, fab_shm_num_slots(len));
+    fab_shm_tx_copy(&ep->tx, fab_shm_payload(slot), (const char *) (uintptr_t) ask->from + offset,
+                    len);
+    fab_shm_tx_commit(&ep->tx, slot, fab_hdr(FAB_SHM_AM_PART, offset, give->seq), len,
+                      fab_shm_num_slots(len));
+    give->sent++;
+    fab_counters.shm_msgs_sent++;
+    fab_counters.shm_coop_given += len;
     return true;
 }
 
-/* Copy one chunk for the sender of a ring. False: it offers nothing that this process can copy. */
-static bool help_one(fab_shm_domain_t *dom, fab_shm_in_t *in)
+/* Is there room for a part?  Where it does not fit at the end of the ring, that is skipped. */
+static bool has_room(fab_shm_tx_t *tx, uint32_t part)
 {
-    fab_shm_ep_t *ep = in->ep;
+    const uint32_t rest = tx->mask + 1 - ((uint32_t) tx->head & tx->mask);
+    const uint32_t n = fab_shm_num_slots(part);
+    const uint32_t slots = (n <= rest ? n : rest + n) + FAB_SHM_GIVE_SPARE;
 
-    if (FAB_PEER_UP != ep->peer->state || !fab_shm_is_accessible(ep)) {
-        return false;
-    }
-    for (int k = 0; k < FAB_SHM_COOPS; k++) {
-        fab_shm_coop_t *coop = &dom->entries[in->index].coops[k];
-        fab_shm_desc_t desc;
-        uint32_t i;
-        if (fab_shm_coop_look(coop, &desc) && desc.seq != in->unable[k] &&
-            is_exposed(dom, ep, &desc) && fab_shm_coop_take_back(coop, &desc, &i)) {
-            bool is_failed = !help_copy(ep, &desc, i);
-            in->unable[k] = is_failed ? desc.seq : 0;
-            fab_shm_coop_report(coop, &desc, i, is_failed);
-            return true;
-        }
-    }
-    return false;
+    return fab_shm_tx_has_room(tx, slots) ||
+           (fab_shm_tx_refresh(tx) && fab_shm_tx_has_room(tx, slots));
 }
 
-int fab_shm_coop_help(fab_shm_domain_t *dom)
+/* Send parts while there is room. Messages of users go first. Returns the number of parts. */
+static int give_some(fab_shm_domain_t *dom, fab_shm_give_t *give)
 {
-    uint32_t high = fab_shm_high(dom);
+    const fab_peer_t *peer = give->in->ep->peer;
+    int parts = 0;
 
-    if (0 != atomic_load_explicit(&dom->seg->help, memory_order_relaxed)) {
-        /* acquire: pairs with the release in open_get(): the descriptor is visible */
-        dom->help |= atomic_exchange_explicit(&dom->seg->help, 0, memory_order_acq_rel);
+    if (FAB_PEER_UP != peer->state || !is_exposed(dom, peer, &give->ask)) {
+        fab_shm_give_end(give);
+        return 0;
     }
-    while (0 != dom->help) {
-        for (uint32_t index = (uint32_t) __builtin_ctzll(dom->help); index < high; index += 64) {
-            if (NULL != dom->ins[index] && help_one(dom, dom->ins[index])) {
-                return 1;
-            }
+    while (parts < FAB_SHM_GIVE_PARTS && NULL == peer->pending &&
+           has_room(&give->in->ep->tx, give->ask.part)) {
+        if (!give_part(give)) {
+            fab_shm_give_end(give);
+            break;
         }
-        dom->help &= dom->help - 1;
+        parts++;
+        if ((uint64_t) give->sent * give->ask.part >= give->ask.len) {
+            fab_shm_give_end(give);
+            break;
+        }
     }
-    return 0;
+    return parts;
+}
+
+int fab_shm_coop_give(fab_shm_domain_t *dom)
+{
+    fab_shm_give_t *give, *next;
+    int parts = 0;
+
+    for (give = TAILQ_FIRST(&dom->gives); NULL != give; give = next) {
+        next = TAILQ_NEXT(give, link);
+        parts += give_some(dom, give);
+    }
+    return parts;
+}
+
+/* The endpoint of a peer that shm reaches. NULL: another provider does, and the peer fails. */
+static fab_shm_ep_t *ep_of(const fab_shm_domain_t *dom, fab_peer_t *peer)
+{
+    if (dom->provider == fab_peer_provider(peer) && NULL != ((fab_shm_ep_t *) peer->ep)->in) {
+        return peer->ep;
+    }
+    fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE,
+                  "It sent from another host what only processes of this one send.");
+    return NULL;
+}
+
+/* Handler of FAB_SHM_AM_ASK.  Memory that is not exposed any more is not given. */
+static void asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_shm_domain_t *dom = ctx;
+    fab_shm_ep_t *ep = ep_of(dom, peer);
+    fab_shm_give_t *give;
+    fab_shm_ask_t ask;
+
+    if (NULL == ep) {
+        return;
+    }
+    memcpy(&ask, data, len < sizeof(ask) ? len : sizeof(ask));
+    if (sizeof(ask) != len || 0 == ask.len || 0 == ask.part ||
+        ask.len / ask.part >= FAB_SHM_PARTS_MAX) {
+        fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It asks for memory in impossible parts.");
+        return;
+    }
+    give = &ep->in->gives[hdr.app_ctx % FAB_SHM_COOPS];
+    if (NULL != give->in) {
+        fab_shm_give_end(give); /* that get is over, or its number would not be used again */
+    }
+    if (0 == ep->tx.limit || ask.part > peer->eager_max || !is_exposed(dom, peer, &ask)) {
+        return;
+    }
+    *give = (fab_shm_give_t){.in = ep->in, .ask = ask, .seq = hdr.app_ctx};
+    TAILQ_INSERT_TAIL(&dom->gives, give, link);
 }
 
 /* ---- fetcher ------------------------------------------------------------ */
-
-static fab_shm_coop_t *coop_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
-{
-    return &ep->entry->coops[fetch - ep->fetches];
-}
 
 _Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
@@ -234,54 +280,41 @@ uint64_t fab_shm_key_of(const fab_rkey_t *rkey)
 
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
 {
-    if (!ep->dom->is_coop || FAB_GET != op->kind || 0 != op->done || op->len < FAB_SHM_COOP_MIN ||
-        NULL == ep->entry || 0 == fab_shm_key_of(&op->rkey)) {
+    return ep->dom->is_coop && FAB_GET == op->kind && 0 == op->done &&
+           op->len >= FAB_SHM_COOP_MIN && NULL != ep->entry && 0 != fab_shm_key_of(&op->rkey);
+}
+
+static _Atomic uint64_t *claim_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
+{
+    return &ep->entry->claims[fetch - ep->fetches].word;
+}
+
+/* Bytes of a part that both rings hold several of. */
+static uint32_t part_for(const fab_shm_ep_t *ep)
+{
+    const uint32_t max = ep->dom->addr.eager_max;
+
+    return max < FAB_SHM_PART ? max : FAB_SHM_PART;
+}
+
+/* Ask the peer for what this operation gets. False: there is no room to ask now. */
+static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
+{
+    const uint32_t seq = fetch->seq + FAB_SHM_COOPS;
+    const fab_shm_ask_t ask = {
+        .from = op->remote, .len = op->len, .key = fab_shm_key_of(&op->rkey), .part = part_for(ep)};
+
+    if (!fab_shm_tx_has_room(&ep->tx, 1) &&
+        (!fab_shm_tx_refresh(&ep->tx) || !fab_shm_tx_has_room(&ep->tx, 1))) {
         return false;
     }
-    if (ep->dom->is_coop_forced) {
-        return true;
-    }
-    /*
-     * A peer that fetches a message from this process has no time to help, so one call is better
-     * than two.  A window says nothing: it is there for long.  Nor does one help that computes
-     * while it sends.
-     */
-    return 0 == ep->num_exposed && 0 == ep->dom->num_exposed_any &&
-           (ep->unhelped < FAB_SHM_UNHELPED || 0 == ep->considered % FAB_SHM_SKIPPED);
-}
-
-/*
- * Half of the get, since each call costs as much as the copy of some 10 to 40 KiB, but no more than
- * a progress call is to copy: who comes late leaves the rest to the other one.
- */
-static uint32_t chunk_for(size_t len)
-{
-    size_t chunk = len / 2;
-
-    chunk = chunk > fab_params.shm_copy_step ? fab_params.shm_copy_step : chunk;
-    chunk = chunk < FAB_SHM_CHUNK_MIN ? FAB_SHM_CHUNK_MIN : chunk;
-    chunk = chunk < len / (FAB_SHM_COOP_CHUNKS / 2) ? len / (FAB_SHM_COOP_CHUNKS / 2) : chunk;
-    return (uint32_t) fab_shm_round_up(chunk, FAB_SHM_PAGE_MIN);
-}
-
-static void open_get(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
-{
-    uint32_t chunk = chunk_for(op->len);
-
-    *fetch = (fab_shm_fetch_t){
-        .op = op,
-        .desc = {.to = (uint64_t) (uintptr_t) op->local,
-                 .from = op->remote,
-                 .len = op->len,
-                 .key = fab_shm_key_of(&op->rkey),
-                 .chunk = chunk,
-                 .n = fab_shm_coop_count(op->len, chunk),
-                 .seq = fetch->desc.seq + 1},
-    };
-    fab_shm_coop_open(coop_of(ep, fetch), &fetch->desc);
-    atomic_fetch_or_explicit(&ep->seg->help, UINT64_C(1) << ep->tx.doorbell_bit,
-                             memory_order_acq_rel);
+    *fetch = (fab_shm_fetch_t){.op = op, .seq = seq, .part = ask.part, .end = op->len};
+    ep->given_at = fab_now_ns();
+    fab_shm_claim_open(claim_of(ep, fetch), seq);
+    (void) fab_shm_tx_send_short(&ep->tx, fab_hdr(FAB_SHM_AM_ASK, 0, seq), &ask, sizeof(ask));
+    fab_counters.shm_msgs_sent++;
     fab_counters.shm_coop_offered++;
+    return true;
 }
 
 fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op)
@@ -296,159 +329,107 @@ fab_shm_fetch_t *fab_shm_fetch_of(fab_shm_ep_t *ep, fab_rma_t *op)
             unused = &ep->fetches[k];
         }
     }
-    if (!fab_shm_coop_is_worth_it(ep, op)) {
-        unused = NULL;
+    return NULL != unused && fab_shm_coop_is_worth_it(ep, op) && ask_for(ep, unused, op) ? unused
+                                                                                         : NULL;
+}
+
+/* Handler of FAB_SHM_AM_PART. */
+static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    fab_shm_ep_t *ep = ep_of(ctx, peer);
+    fab_shm_fetch_t *fetch;
+
+    if (NULL == ep) {
+        return;
     }
-    ep->considered += 0 == op->done;
-    if (NULL != unused) {
-        open_get(ep, unused, op);
+    fetch = &ep->fetches[hdr.app_ctx % FAB_SHM_COOPS];
+    if (NULL == fetch->op || fetch->seq != hdr.app_ctx) {
+        return; /* that get has ended in error */
     }
-    return unused;
-}
-
-static int fetch_spoilt(fab_shm_ep_t *ep)
-{
-    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
-                  "Its side of the shared memory has been overwritten.");
-    return OPAL_ERR_UNREACH;
-}
-
-/* Claim up to max chunks. False: none is left. */
-static bool fetch_claim(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, uint32_t max)
-{
-    int n = fab_shm_coop_take_front(coop_of(ep, fetch), &fetch->desc, fetch->front, max,
-                                    &fetch->back);
-
-    if (n < 0) {
-        fetch->status = fetch_spoilt(ep);
-        fetch->is_spoilt = true;
-        return false;
+    if (hdr.tag != fetch->received || 0 == len || len > fetch->end - fetch->received) {
+        fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It sends memory that it was not asked for.");
+        return;
     }
-    fetch->at = (uint64_t) fetch->front * fetch->desc.chunk;
-    fetch->front += (uint32_t) n;
-    fetch->end = (uint64_t) fetch->front * fetch->desc.chunk;
-    fetch->end = fetch->end < fetch->desc.len ? fetch->end : fetch->desc.len;
-    return n > 0;
+    fab_copy((char *) fetch->op->local + fetch->received, data, len);
+    fetch->received += len;
+    ep->given_at = fab_now_ns();
 }
 
-/*
- * How many chunks to claim at once, max bytes at most: first half of them, so that some are left
- * for the peer; then, if the peer helps, one; else all.
- */
-static uint32_t fetch_share(const fab_shm_fetch_t *fetch, size_t max)
+/* The get has ended with this result. */
+static int fetch_over(fab_shm_fetch_t *fetch, int rc)
 {
-    size_t fitting = max / fetch->desc.chunk;
-    uint32_t want = 0 == fetch->front  ? (fetch->desc.n + 1) / 2
-                    : 0 == fetch->back ? fetch->desc.n
-                                       : 1;
-
-    want = fitting < want ? (uint32_t) fitting : want;
-    return 0 == want ? 1 : want;
-}
-
-/* Read up to max bytes of the claimed chunks. */
-static int fetch_read(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
-{
-    size_t left = fetch->end - fetch->at;
-    size_t moved = 0;
-    int rc = fab_shm_transfer(ep, false, (char *) fetch->op->local + fetch->at,
-                              fetch->op->remote + fetch->at, left < max ? left : max, &moved);
-
+    fab_counters.shm_coop_helped += fetch->received > 0;
     if (OPAL_SUCCESS == rc) {
-        fetch->at += moved;
-        fetch->op->done += moved;
-        return OPAL_ERR_IN_PROCESS;
-    }
-    if (OPAL_ERR_IN_PROCESS != rc) {
-        fetch->at = fetch->end;
-        fetch->status = rc;
-    }
-    return OPAL_ERR_IN_PROCESS;
-}
-
-static void fetch_free(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
-{
-    ep->unhelped = 0 == fetch->back ? ep->unhelped + 1 : 0;
-    fab_counters.shm_coop_helped += fetch->back > 0;
-    if (!fetch->is_spoilt) {
-        fab_shm_coop_idle(coop_of(ep, fetch), fetch->desc.seq);
-    }
-    fetch->op = NULL;
-}
-
-/*
- * All chunks are claimed.  OPAL_ERR_RESOURCE_BUSY: the helper is still copying.
- * OPAL_ERR_IN_PROCESS: this process must read the chunk that the helper could not copy.  Any other
- * result: the get has ended with it.
- */
-static int fetch_settle(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
-{
-    const fab_shm_desc_t *desc = &fetch->desc;
-    bool is_failed;
-    int done = fab_shm_coop_done(coop_of(ep, fetch), desc, fetch->back, &is_failed);
-    int status;
-
-    if (done < 0 && !fetch->is_spoilt) {
-        fetch->status = fetch_spoilt(ep);
-        fetch->is_spoilt = true;
-    }
-    if (!fetch->is_spoilt && !ep->is_died && (uint32_t) done < fetch->back) {
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
-    if (is_failed && !fetch->is_redone && OPAL_SUCCESS == fetch->status) {
-        fetch->is_redone = true;
-        fetch->at = (uint64_t) (desc->n - fetch->back) * desc->chunk;
-        fetch->end = fetch->at + fab_shm_coop_len(desc, desc->n - fetch->back);
-        return OPAL_ERR_IN_PROCESS;
-    }
-    status = ep->is_died && OPAL_SUCCESS == fetch->status ? OPAL_ERR_UNREACH : fetch->status;
-    if (OPAL_SUCCESS == status) {
         fetch->op->done = fetch->op->len;
     }
-    fetch_free(ep, fetch);
-    return status;
+    fetch->op = NULL;
+    return rc;
+}
+
+/* The giver sends no more than it has claimed; the rest is to be read. False: the peer failed. */
+static bool fetch_close(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
+{
+    uint32_t parts;
+
+    if (!fab_shm_claim_close(claim_of(ep, fetch), fetch->seq, &parts) ||
+        (parts > 0 && (uint64_t) (parts - 1) * fetch->part >= fetch->end)) {
+        fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
+                      "Its side of the shared memory has been overwritten.");
+        return false;
+    }
+    if ((uint64_t) parts * fetch->part < fetch->end) {
+        fetch->end = (uint64_t) parts * fetch->part;
+    }
+    fetch->at = fetch->end;
+    fetch->is_closed = true;
+    return true;
+}
+
+/* How long to wait for a part, ns: about as long as it takes to read all, or less. */
+static uint64_t patience(const fab_shm_domain_t *dom, const fab_rma_t *op)
+{
+    return op->len < FAB_SHM_PATIENT_LEN ? dom->patience * op->len / FAB_SHM_PATIENT_LEN
+                                         : dom->patience;
 }
 
 int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
-    if (FAB_PEER_FAILED == ep->peer->state && OPAL_SUCCESS == fetch->status) {
-        fetch->status = OPAL_ERR_UNREACH;
-        fetch->at = fetch->end;
-    }
-    if (fetch->at < fetch->end) {
-        return fetch_read(ep, fetch, max);
-    }
-    if (OPAL_SUCCESS != fetch->status) {
-        (void) fetch_claim(ep, fetch, fetch->desc.n); /* so that the helper finds nothing more */
-        fetch->at = fetch->end;
-    } else if (!fetch->is_redone && fetch_claim(ep, fetch, fetch_share(fetch, max))) {
-        return fetch_read(ep, fetch, max);
-    }
-    return fetch_settle(ep, fetch);
-}
+    fab_rma_t *op = fetch->op;
+    size_t moved = 0;
+    int rc;
 
-bool fab_shm_fetch_end(fab_shm_ep_t *ep)
-{
-    bool is_ended = true;
-
-    for (int k = 0; k < FAB_SHM_COOPS; k++) {
-        fab_shm_fetch_t *fetch = &ep->fetches[k];
-        if (NULL == fetch->op) {
-            continue;
+    if (FAB_PEER_FAILED == ep->peer->state) {
+        return fetch_over(fetch, OPAL_ERR_UNREACH);
+    }
+    if (!fetch->is_closed && fetch->received < op->len) {
+        if (fab_now_ns() - ep->given_at < patience(ep->dom, op)) {
+            return OPAL_ERR_RESOURCE_BUSY;
         }
-        fetch->status = OPAL_SUCCESS == fetch->status ? OPAL_ERR_UNREACH : fetch->status;
-        fetch->at = fetch->end;
-        if (OPAL_ERR_RESOURCE_BUSY == fab_shm_fetch_step(ep, fetch, 0)) {
-            ep->is_died = ep->is_died || fab_proc_is_gone(ep->addr.pid, ep->addr.start_time);
-            is_ended = false;
+        if (!fetch_close(ep, fetch)) {
+            return fetch_over(fetch, OPAL_ERR_UNREACH);
         }
     }
-    return is_ended;
+    if (fetch->is_closed && fetch->at < op->len) {
+        const size_t left = op->len - fetch->at;
+        rc = fab_shm_transfer(ep, false, (char *) op->local + fetch->at, op->remote + fetch->at,
+                              left < max ? left : max, &moved);
+        if (OPAL_SUCCESS != rc && OPAL_ERR_IN_PROCESS != rc) {
+            return fetch_over(fetch, rc);
+        }
+        fetch->at += moved;
+        op->done += moved;
+        if (fetch->at < op->len) {
+            return OPAL_ERR_IN_PROCESS;
+        }
+    }
+    return fetch->received == fetch->end ? fetch_over(fetch, OPAL_SUCCESS) : OPAL_ERR_RESOURCE_BUSY;
 }
 
-void fab_shm_fetch_wait(fab_shm_ep_t *ep)
+void fab_shm_coop_open(fab_shm_domain_t *dom)
 {
-    while (!fab_shm_fetch_end(ep)) {
-        sched_yield();
-    }
+    TAILQ_INIT(&dom->gives);
+    dom->patience = FAB_SHM_PATIENCE;
+    fab_set_provider_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
+    fab_set_provider_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
+    fab_shm_coop_configure(dom);
 }

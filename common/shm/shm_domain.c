@@ -136,7 +136,7 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
     fab_shm_pass_open(dom);
     permit_cma(dom);
     fab_shm_xpmem_open(dom);
-    fab_shm_coop_configure(dom);
+    fab_shm_coop_open(dom);
     *out = (fab_domain_t *) dom;
     return OPAL_SUCCESS;
 }
@@ -168,7 +168,6 @@ static void shm_domain_close(fab_domain_t *domain)
         free(ep->in);
         ep->in = NULL;
         ep->peer->ep = NULL;
-        fab_shm_fetch_wait(ep);
         fab_shm_disconnect(ep);
         fab_shm_conn_remove(ep);
         fab_shm_ep_free(ep);
@@ -223,8 +222,8 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
                  strerror(dom->cma_errno), yama);
     } else {
         if (dom->is_coop) {
-            snprintf(helped, sizeof(helped),
-                     ", from %d bytes on partly written by a waiting sender", FAB_SHM_COOP_MIN);
+            snprintf(helped, sizeof(helped), ", from %d bytes on given by a sender that waits",
+                     FAB_SHM_COOP_MIN);
         }
         snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (%s, steps of %u bytes)",
                  helped, 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step);

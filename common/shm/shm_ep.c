@@ -189,7 +189,7 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- exposing memory: only the cooperative copy needs a key ------------- */
+/* ---- exposing memory: only cooperative gets need a key ------------------ */
 
 /* The rest of the key is left as it is. */
 static void put_key(fab_rkey_t *rkey, uint64_t key)
@@ -204,7 +204,7 @@ static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned ac
 
     (void) access;
     *rkey = (fab_rkey_t){{0}};
-    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len, false));
+    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len));
     return OPAL_SUCCESS;
 }
 
@@ -220,8 +220,9 @@ bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsig
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
 
-    if (0 != (access & FAB_ACCESS_READ)) {
-        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len, 0 != (access & FAB_ACCESS_WRITE)));
+    /* what others may write is a window, whose owner may be away for long */
+    if (0 != (access & FAB_ACCESS_READ) && 0 == (access & FAB_ACCESS_WRITE)) {
+        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len));
     }
     return true;
 }
@@ -360,7 +361,6 @@ void fab_shm_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
     fab_shm_ep_t *ep = peer->ep;
 
-    fab_shm_fetch_wait(ep);
     fab_shm_coop_forget(dom, peer);
     fab_shm_disconnect(ep);
     fab_shm_rma_drop(dom, peer);
@@ -376,7 +376,7 @@ bool fab_shm_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_shm_ep_t *ep = peer->ep;
 
     fab_shm_coop_forget(dom, peer);
-    if (!fab_shm_fetch_end(ep) || (NULL != ep->in && fab_shm_rx_has_retained(&ep->in->rx))) {
+    if (NULL != ep->in && fab_shm_rx_has_retained(&ep->in->rx)) {
         return false;
     }
     fab_shm_disconnect(ep);

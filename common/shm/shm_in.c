@@ -219,11 +219,22 @@ void fab_shm_look_at(fab_shm_domain_t *dom, uint32_t index)
 
 /* ---- a sender goes ------------------------------------------------------ */
 
+void fab_shm_give_end(fab_shm_give_t *give)
+{
+    TAILQ_REMOVE(&give->in->ep->dom->gives, give, link);
+    give->in = NULL;
+}
+
 void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_gone)
 {
     fab_shm_ep_t *ep = in->ep;
 
     in_unlist(dom, in);
+    for (int k = 0; k < FAB_SHM_COOPS; k++) {
+        if (NULL != in->gives[k].in) {
+            fab_shm_give_end(&in->gives[k]);
+        }
+    }
     dom->ins[in->index] = NULL;
     ep->in = NULL;
     ep->ring = NULL;

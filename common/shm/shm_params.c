@@ -65,9 +65,9 @@ static const fab_param_t shm_rows[] = {
         FAB_PARAM(fab_params_t, shm_cooperative, STRING, 5),
         .string = "auto",
         .words = {"auto", "none", "always"},
-        .help = "Whether a sender that waits inside MPI copies a part of a large message, while "
-                "the receiver copies the rest. auto: if the job has a processor for each of its "
-                "processes on this host; none: never; always: with fewer, too.",
+        .help = "Whether a sender in MPI gives a large message through the ring, so that the "
+                "receiver reads only what is not given. auto: if the job has a processor for each "
+                "of its processes on this host; none: never; always: with fewer, too.",
     },
 };
 

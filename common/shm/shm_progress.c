@@ -287,9 +287,8 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
     if (!STAILQ_EMPTY(&dom->rma)) {
         events += fab_shm_rma_progress(dom);
     }
-    /* a process helps others only if it has nothing to fetch itself */
-    if (0 != dom->num_exposed && STAILQ_EMPTY(&dom->rma)) {
-        events += fab_shm_coop_help(dom);
+    if (!TAILQ_EMPTY(&dom->gives)) {
+        events += fab_shm_coop_give(dom);
     }
     if (0 == dom->pass % FAB_SHM_SWEEP_PASSES) {
         events += do_periodic(dom);
@@ -300,7 +299,7 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
 static inline bool has_rest(fab_shm_domain_t *dom)
 {
     return 0 == ++dom->pass % FAB_SHM_SWEEP_PASSES || !STAILQ_EMPTY(&dom->rma) ||
-           0 != dom->num_exposed;
+           !TAILQ_EMPTY(&dom->gives);
 }
 
 static inline uint32_t next_hot(const fab_shm_domain_t *dom, uint32_t at)

@@ -9,7 +9,7 @@
  * oldest first; the others follow when these end.  If all of a window were begun at once, the peer
  * would help with the first two only: windows of 1 MiB would get 13 GB/s, not 20.
  *
- * The peer may copy a part of a large get (shm_coop.c).  Short operations may be done at once,
+ * The peer may send what a long get reads (shm_coop.c).  Short operations may be done at once,
  * ahead of the queue (fab_put_now(), fab_get_now()).
  */
 #include "shm/shm.h"
@@ -21,13 +21,14 @@ enum {
     FAB_SHM_CALL_COST = 4096,
     /* bytes; a get of so many at once takes no longer than with the peer's help */
     FAB_SHM_ALONE_MAX = 65536,
+    FAB_SHM_GIVING_STEP = 65536, /* bytes in a call, if there is something to give, too */
     /* steps; so many bytes at once take a fifth longer by as many system calls */
     FAB_SHM_NOW_STEPS = 4,
 };
 
 /* ---- the queue ---------------------------------------------------------- */
 
-/* Could the peer help with it? */
+/* Could the peer give it? */
 static bool is_long(const fab_rma_t *op)
 {
     return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN;
@@ -86,7 +87,6 @@ bool fab_shm_rma_now(fab_rma_t *op)
         if (fab_shm_coop_is_worth_it(ep, op)) {
             return false;
         }
-        ep->considered++;
     }
     if (len > 0) {
         rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, len, &op->done);
@@ -101,6 +101,9 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
     fab_rma_t *op;
 
     ep->num_long = 0;
+    for (int k = 0; k < FAB_SHM_COOPS; k++) {
+        ep->fetches[k].op = NULL;
+    }
     STAILQ_CONCAT(&all, &dom->rma);
     while (NULL != (op = STAILQ_FIRST(&all))) {
         STAILQ_REMOVE_HEAD(&all, link);
@@ -117,7 +120,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
 
 /*
  * Copy up to max bytes.  OPAL_SUCCESS: the operation is complete.  OPAL_ERR_IN_PROCESS: call again.
- * OPAL_ERR_RESOURCE_BUSY: the peer is copying the rest.  Any other result: it ends with that error.
+ * OPAL_ERR_RESOURCE_BUSY: the peer is giving it.  Any other result: it ends with that error.
  */
 static int rma_step(fab_rma_t *op, size_t max)
 {
@@ -148,7 +151,9 @@ static int rma_step(fab_rma_t *op, size_t max)
 
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
-    size_t budget = fab_params.shm_copy_step;
+    /* who gives meanwhile is not to be away for long */
+    const size_t step = TAILQ_EMPTY(&dom->gives) ? SIZE_MAX : FAB_SHM_GIVING_STEP;
+    size_t budget = step < fab_params.shm_copy_step ? step : fab_params.shm_copy_step;
     const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */
     fab_rma_t *op;
     int events = 0;

@@ -217,8 +217,5 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     for (int i = 0; i < FAB_SHM_ANSWERS; i++) {
         atomic_store_explicit(&entry->ctl.answers[i].number, 0, memory_order_relaxed);
     }
-    for (int k = 0; k < FAB_SHM_COOPS; k++) {
-        atomic_store_explicit(&entry->coops[k].done, 0, memory_order_relaxed);
-    }
     fab_shm_entry_release(dom->seg, index);
 }

@@ -51,12 +51,13 @@ enum {
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
     FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */
-    FAB_SHM_COOP_MIN = 32768,     /* bytes; for shorter gets help saves no time */
+    FAB_SHM_COOP_MIN = 16384,     /* bytes; shorter gets are not cooperative */
     FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
 typedef struct fab_shm_ep fab_shm_ep_t;
+typedef struct fab_shm_in fab_shm_in_t;
 typedef struct fab_shm_window fab_shm_window_t; /* of shm_xpmem.c */
 
 /*
@@ -69,8 +70,17 @@ typedef struct fab_shm_file {
     uint64_t ino;
 } fab_shm_file_t;
 
+/* A get of a peer's whose memory this process sends (shm_coop.c). */
+typedef struct fab_shm_give {
+    TAILQ_ENTRY(fab_shm_give) link; /* in dom->gives */
+    fab_shm_in_t *in;               /* the ring of the peer; NULL: none */
+    fab_shm_ask_t ask;
+    uint32_t seq;  /* number of the get */
+    uint32_t sent; /* parts */
+} fab_shm_give_t;
+
 /* A ring of this process's segment that a peer sends through. */
-typedef struct fab_shm_in {
+struct fab_shm_in {
     fab_shm_rx_t rx;
     fab_shm_ep_t *ep;
     uint32_t index;   /* the ring's */
@@ -78,9 +88,8 @@ typedef struct fab_shm_in {
     uint32_t age;     /* ageings since the last message */
     uint64_t aged_at; /* rx.pos at the last ageing */
     bool is_closing;  /* the sender has left: release the ring when it is empty */
-    uint32_t
-        unable[FAB_SHM_COOPS]; /* numbers of the gets that this process cannot help with; 0: none */
-} fab_shm_in_t;
+    fab_shm_give_t gives[FAB_SHM_COOPS];
+};
 
 #define FAB_SHM_COLD UINT32_MAX
 
@@ -90,17 +99,15 @@ typedef enum fab_shm_access {
     FAB_SHM_ACCESS_REFUSED = 2, /* by the kernel, or switched off by the user's parameter */
 } fab_shm_access_t;
 
-/* A get that the peer may help with (shm_coop.c). */
+/* A get whose memory the peer may give (shm_coop.c). */
 typedef struct fab_shm_fetch {
-    fab_rma_t *op; /* NULL: none */
-    fab_shm_desc_t desc;
-    uint32_t front; /* chunks claimed by this process */
-    uint32_t back;  /* by the peer, as last seen */
-    uint64_t at;    /* bytes at..end-1 are claimed by this process and are still to be read */
-    uint64_t end;
-    int status;     /* why it ends early; OPAL_SUCCESS: it does not */
-    bool is_redone; /* this process reads the chunk that the peer could not copy */
-    bool is_spoilt; /* the shared words are invalid; they are not touched any more */
+    fab_rma_t *op;     /* NULL: none */
+    uint32_t seq;      /* number of the get, or of the last one */
+    uint32_t part;     /* bytes of a part */
+    uint64_t received; /* bytes that the peer has given */
+    uint64_t end;      /* bytes that it gives, at most */
+    uint64_t at;       /* bytes from end to here are read; if is_closed */
+    bool is_closed;    /* this process reads the bytes from end on */
 } fab_shm_fetch_t;
 
 /* Memory that a peer, or any, may read, for large gets. */
@@ -111,7 +118,6 @@ typedef struct fab_shm_exposure {
     uint32_t generation;
     uint32_t next; /* next free one: index + 1; 0: none */
     bool is_used;
-    bool is_window; /* any peer may write it, too: it is no message, and stays */
 } fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
@@ -139,9 +145,7 @@ struct fab_shm_ep {
     uint64_t retry_at;    /* us; no attempt before this time */
     uint32_t retry_us;    /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
-    uint32_t unhelped;   /* gets in a row that were offered and that the peer did not help with */
-    uint32_t considered; /* gets so far: while unhelped is high one in FAB_SHM_SKIPPED is offered */
-    uint32_t num_exposed;  /* regions that the peer may fetch with this process's help */
+    uint64_t given_at;     /* ns; when the peer was asked, or gave a part, last */
     uint32_t num_long;     /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
     fab_rma_queue_t later; /* long gets that follow, oldest first; only while these are as many */
     LIST_ENTRY(fab_shm_ep) link; /* in dom->eps */
@@ -166,16 +170,14 @@ struct fab_shm_domain {
     uint32_t num_conns;  /* endpoints in conns */
     fab_rma_queue_t rma; /* operations under way, next first */
 
-    /* cooperative copy */
+    /* cooperative gets */
     fab_shm_exposure_t *exposures;
     uint32_t max_exposures;
-    uint32_t free_exposure; /* first free one: index + 1; 0: none */
-    uint32_t num_exposed;
-    uint32_t num_exposed_any; /* of these, to any peer, without windows */
-    double cpus;              /* for this job's processes (fab_cpus()); 0: not known yet */
-    bool is_coop;             /* this process offers gets and helps peers */
-    bool is_coop_forced;      /* it offers all gets, also to peers that have not helped so far */
-    uint64_t help;            /* bits taken from seg->help that are still to be served */
+    uint32_t free_exposure;           /* first free one: index + 1; 0: none */
+    TAILQ_HEAD(, fab_shm_give) gives; /* under way, oldest first */
+    double cpus;                      /* for this job's processes (fab_cpus()); 0: not known yet */
+    bool is_coop;                     /* long gets are cooperative */
+    uint64_t patience;                /* ns; how long one waits for a part */
 
     /* own segment */
     fab_shm_seg_t *seg;

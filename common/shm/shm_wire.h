@@ -27,11 +27,11 @@
  *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
  *                       line 1  owner: is_finalized, once
  *                       line 2  senders, when they claim a ring; owner, when it frees one
- *                       line 3  doorbell, help: senders set bits, owner clears them
+ *                       line 3  doorbell: senders set bits, owner clears them
  *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
  *                       line 1  owner: tail
  *                       line 2+ sender: identity; state by both, see below
- *                       line 4+ cooperative copies, see fab_shm_coop_t
+ *                       line 4+ claims of cooperative gets, see shm_coop_inl.h
  *      ring             slots   sender
  *
  * State of an entry.  The word also contains the claimer's pid, so that the owner finds entries
@@ -48,8 +48,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fabric/fab.h"
+
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 10
+#define FAB_SHM_VERSION 11
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -130,8 +132,7 @@ typedef struct fab_shm_seg {
     uint8_t pad2[52];
     /* line 3 */
     _Atomic uint64_t doorbell; /* bit i % 64: look at entry i */
-    _Atomic uint64_t help;     /* bit i % 64: the claimer of entry i offers a cooperative copy */
-    uint8_t pad3[48];
+    uint8_t pad3[56];
 } fab_shm_seg_t;
 
 _Static_assert(256 == sizeof(fab_shm_seg_t), "fab_shm_seg_t is shared");
@@ -171,33 +172,37 @@ _Static_assert(2 * FAB_SHM_LINE == sizeof(fab_shm_ctl_t), "lines of its own");
 _Static_assert(FAB_SHM_LINE == offsetof(fab_shm_ctl_t, tail), "a line of its own");
 
 /*
- * A get that the owner's process may help with: shm_coop_inl.h.  The fetcher is the process that
- * claimed the ring.
+ * A get whose memory the owner may give: shm_coop.c.  The fetcher is the process that claimed the
+ * ring.
  */
-typedef struct fab_shm_coop {
-    /* line 0: written by the fetcher, while the claim word says that no get is offered */
-    _Atomic uint64_t to;    /* in the fetcher's memory */
-    _Atomic uint64_t from;  /* in the owner's */
-    _Atomic uint64_t len;   /* bytes */
-    _Atomic uint64_t key;   /* fab_shm_rkey_t.key of the memory that the owner exposed */
-    _Atomic uint32_t chunk; /* bytes; the last one may be shorter */
-    uint8_t pad0[28];
-    /* line 1: written by both, by compare-and-swap; number of the get << 32 | front << 16 | back */
-    _Atomic uint64_t claim;
-    uint8_t pad1[56];
-    /* line 2: written by the owner; number of the get << 32 | failed << 16 | chunks done */
-    _Atomic uint64_t done;
-    uint8_t pad2[56];
-} fab_shm_coop_t;
+typedef struct fab_shm_claim {
+    _Atomic uint64_t word; /* shm_coop_inl.h */
+    uint8_t pad[56];
+} fab_shm_claim_t;
 
-_Static_assert(192 == sizeof(fab_shm_coop_t), "fab_shm_coop_t is shared");
-_Static_assert(64 == offsetof(fab_shm_coop_t, claim), "the claim word's line");
-_Static_assert(128 == offsetof(fab_shm_coop_t, done), "the owner's line");
+_Static_assert(64 == sizeof(fab_shm_claim_t), "a line of its own");
+
+/* Ids of messages between two processes of a host that no user sees. */
+enum {
+    FAB_SHM_AM_ASK = FAB_AM_PROVIDER,      /* fab_shm_ask_t; app_ctx: number of the get */
+    FAB_SHM_AM_PART = FAB_AM_PROVIDER + 1, /* data; tag: offset; app_ctx: number of the get */
+};
+
+/* Give this memory. */
+typedef struct fab_shm_ask {
+    uint64_t from; /* in the giver's memory */
+    uint64_t len;  /* bytes */
+    uint64_t key;  /* fab_shm_rkey_t.key of the memory that the giver exposed */
+    uint32_t part; /* bytes of a part; the last one may be shorter */
+    uint32_t reserved;
+} fab_shm_ask_t;
+
+_Static_assert(32 == sizeof(fab_shm_ask_t), "fab_shm_ask_t is a wire format");
 
 /* Start of fab_rkey_t. */
 typedef struct fab_shm_rkey {
     uint8_t other[16]; /* the part of a provider for other hosts: fab_expose_any() */
-    uint64_t key;      /* generation << 32 | index in the owner's table + 1; 0: it does not help */
+    uint64_t key;      /* generation << 32 | index in the owner's table + 1; 0: it is not given */
 } fab_shm_rkey_t;
 
 enum {
@@ -217,11 +222,11 @@ typedef struct fab_shm_entry {
     uint64_t name;          /* of the sender; name and addr are valid from READY on */
     fab_shm_addr_t addr;
     uint8_t pad[8];
-    fab_shm_coop_t coops[FAB_SHM_COOPS];
+    fab_shm_claim_t claims[FAB_SHM_COOPS]; /* number of the get % FAB_SHM_COOPS */
 } fab_shm_entry_t;
 
-_Static_assert(640 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
-_Static_assert(256 == offsetof(fab_shm_entry_t, coops), "lines of their own");
+_Static_assert(384 == sizeof(fab_shm_entry_t), "fab_shm_entry_t is shared");
+_Static_assert(256 == offsetof(fab_shm_entry_t, claims), "lines of their own");
 _Static_assert(128 == offsetof(fab_shm_entry_t, state), "the two sides write to different lines");
 
 /*
