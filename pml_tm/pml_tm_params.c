@@ -52,7 +52,7 @@ static const fab_param_t rows[] = {
         FAB_PARAM_NUMBER(-1, 0, PML_TM_STREAM_MAX),
         .unit = "bytes",
         .special = -1,
-        .special_means = "65536, or 0 if waiting processes yield (wait)",
+        .special_means = "131072, or 0 if waiting processes yield (wait)",
         .help =
             "Longest message that goes through shared memory in fragments of 8 KiB, so that the "
             "receiver copies one fragment out while the sender copies the next one in: of those "

@@ -19,7 +19,7 @@ enum {
     PML_TM_STREAM_FRAGMENT = 8168,
 
     /* Parameter stream_limit, if it is auto and no process yields. */
-    PML_TM_STREAM_LIMIT = 65536,
+    PML_TM_STREAM_LIMIT = 131072,
 
     /*
      * Longer messages over a network send data with their announcement.  Below, the extra copy

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Streams: messages of more than 8 KiB between processes of a host, up to the eager limit, in
- * blocking sends up to 64 KiB, which go through the ring in fragments, so that the receiver copies
+ * blocking sends up to 128 KiB, which go through the ring in fragments, so that the receiver copies
  * one out while the sender copies the next one in.
  *
  *   sender                                               receiver
