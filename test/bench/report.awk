@@ -16,6 +16,7 @@ BEGIN {
     describe("latency_us", "Latency: half the round trip, us", "bytes", "less")
     describe("bandwidth_mbs", "Bandwidth: one way, windows of 64, 10^6 bytes/s", "bytes", "more")
     describe("rate_mmps", "Message rate: one way, windows of 64, 10^6 messages/s", "bytes", "more")
+    describe("written_us", "Data that is written before it is sent and read after it has come, us", "bytes", "less")
     describe("cold_us", "Cold: the first N messages of a process, by pattern and bytes, us in all", "N", "less")
     describe("regret_us", "Regret: 200 round trips and exchanges of each size, one after the other, us in all", "sizes", "less")
     describe("depth_us", "Matching depth: 8-byte ping-pong behind N others, half the round trip, us", "N", "less")

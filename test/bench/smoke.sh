@@ -74,8 +74,8 @@ grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv ||
 grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv ||
     fail 'the result of IMB is not taken'
 
-metrics=(latency_us bandwidth_mbs rate_mmps depth_us drain_us overlap_pct halo_us face_us memory_kib
-    init_ms threads_mmps copies cold_us regret_us crowded_ms crowded_us)
+metrics=(latency_us bandwidth_mbs rate_mmps written_us depth_us drain_us overlap_pct halo_us face_us
+    memory_kib init_ms threads_mmps copies cold_us regret_us crowded_ms crowded_us)
 ! command -v strace >/dev/null || metrics+=(calls)
 for pml in "$TM_TEST_PML" ob1; do
     for metric in "${metrics[@]}"; do
