@@ -213,17 +213,26 @@ static fab_rma_t get_op(world_t *world)
                        .complete = rma_complete};
 }
 
-/* Rank 0 reads it all. */
-static int get_all(world_t *world)
+/* Rank 0 gets it all; if it is impatient, from when the other one lets it go on. */
+static int get_all_if(world_t *world, bool is_impatient)
 {
     fab_rma_t op = get_op(world);
     int before = completed;
 
     memset(local, 0, LEN);
     CHECK(OPAL_SUCCESS == fab_get(&op));
+    if (is_impatient) {
+        WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[GO_ON]));
+        set_patience(world, 0);
+    }
     WORLD_UNTIL(before + 1 == completed);
     CHECK(OPAL_SUCCESS != complete_status || LEN == op.done);
     return complete_status;
+}
+
+static int get_all(world_t *world)
+{
+    return get_all_if(world, false);
 }
 
 /* Rank 1 is in MPI, and gives all of it. */
@@ -280,8 +289,7 @@ static void rest_read_body(world_t *world)
 
     introduce(world, &rkey);
     if (0 == world->rank) {
-        set_patience(world, 1000000);
-        CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
+        CHECK(OPAL_SUCCESS == get_all_if(world, true) && world_is_filled(local, 1, LEN));
         CHECK(1 == fab_counters.shm_coop_offered);
         CHECK((NEVER_GIVES != giver_does) == (1 == fab_counters.shm_coop_helped));
         atomic_store(&world->shared->scratch[GIVEN], LEN - fab_counters.shm_cma_bytes);
@@ -293,8 +301,9 @@ static void rest_read_body(world_t *world)
         if (UNEXPOSES == giver_does) {
             unexpose(world, &rkey);
             expose(world, local, &rkey);
-            WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[OVER]));
         }
+        atomic_store(&world->shared->scratch[GO_ON], 1);
+        WORLD_UNTIL(UNEXPOSES != giver_does || 1 == atomic_load(&world->shared->scratch[OVER]));
         wait_for(OVER);
     }
     world_barrier(world);
