@@ -38,8 +38,8 @@ typedef struct mca_pml_tm_sent {
       "unexpected messages of more than 16 KiB that were stored in memory of earlier ones")        \
     X(early, "messages that arrived before their communicator existed here")                       \
     X(untagged, "messages whose sender did not yet know the communicator's index in this process") \
-    X(rndv_get, "rendezvous receives fetched from the sender's memory in one copy")                \
-    X(rndv_get_bytes, "bytes of rendezvous receives fetched in one copy")                          \
+    X(rndv_get, "rendezvous receives whose data was got from the sender's memory")                 \
+    X(rndv_get_bytes, "bytes of rendezvous receives got from the sender's memory")                 \
     X(rndv_pipeline, "rendezvous receives whose data came in fragments")                           \
     X(rndv_pipeline_bytes, "bytes of rendezvous receives whose data came in fragments")            \
     X(pipeline_not_contiguous,                                                                     \

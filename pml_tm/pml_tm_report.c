@@ -212,8 +212,8 @@ static void lines_of_messages(mca_pml_tm_text_t *text)
     }
     mca_pml_tm_text_line(
         text,
-        "  announced      %.3f GB read from the sender's memory (one copy), %.3f GB "
-        "in pieces (two copies or more)",
+        "  announced      %.3f GB got from the sender's memory, %.3f GB in pieces (two copies or "
+        "more)",
         gb(total[PML_TM_REPORT_GET_BYTES]), gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
     mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
                          mca_pml_tm_share(total[PML_TM_REPORT_UNEXPECTED], received));

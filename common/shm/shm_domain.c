@@ -222,7 +222,7 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
                  strerror(dom->cma_errno), yama);
     } else {
         if (dom->is_coop) {
-            snprintf(helped, sizeof(helped), ", from %d bytes on given by a sender that waits",
+            snprintf(helped, sizeof(helped), ", from %d bytes on given by a sender in MPI",
                      FAB_SHM_COOP_MIN);
         }
         snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (%s, steps of %u bytes)",

@@ -71,7 +71,7 @@ info 0 --layout 1x5
 require 'memory              260 KiB' said # four rings, and one page
 forbid '^tcp' said
 info 0 --layout 1x9
-require 'memory              520 KiB' said
+require 'memory              516 KiB' said
 info 0 --layout 100x2
 grep -qE '^ +open files +200 +400$' said || fail "198 connections, one that listens, and their set"
 (
