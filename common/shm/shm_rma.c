@@ -5,9 +5,9 @@
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
  * of the first operation, which then goes to the end of the queue, and so on.  So large operations
  * share the time, small ones do not wait behind them, and messages wait for one step at most.  Of
- * the long gets from one peer only as many are in the queue as it can help with at the same time,
- * oldest first; the others follow when these end.  If all of a window were begun at once, the peer
- * would help with the first two only: windows of 1 MiB would get 13 GB/s, not 20.
+ * the long gets from one peer only as many are in the queue as it can give at the same time, oldest
+ * first; the others follow when these end.  If all of a window were begun at once, the peer would
+ * give the first two only.
  *
  * The peer may send what a long get reads (shm_coop.c).  Short operations may be done at once,
  * ahead of the queue (fab_put_now(), fab_get_now()).
@@ -19,7 +19,7 @@
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
-    /* bytes; a get of so many at once takes no longer than with the peer's help */
+    /* bytes; longer gets are not done at once if the peer may give them */
     FAB_SHM_ALONE_MAX = 65536,
     FAB_SHM_GIVING_STEP = 65536, /* bytes in a call, if there is something to give, too */
     /* steps; so many bytes at once take a fifth longer by as many system calls */
