@@ -186,6 +186,7 @@ void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
 /* ---- shm_coop.c: long gets whose memory its owner gives ---- */
 
+/* Take the messages of cooperative gets, from when the domain opens. */
 void fab_shm_coop_open(fab_shm_domain_t *dom);
 
 /*

@@ -9,20 +9,19 @@
  *                                                    <-   PART, tag: offset, app_ctx: number, data
  *                                                         ... in order, as there is room, each
  *                                                         claimed before it is sent
- *      no part came for as long as the get
- *      would take: closes the claim word,
- *      reads the rest,
- *      and waits for the parts that were claimed
+ *      no part came for long: closes the claim
+ *      word, reads the rest, and waits for the
+ *      parts that were claimed
  *
  * Why: a read takes the lines of the giver's buffer from its cache, and the giver has to get each
  * back before it can write it again.  Through a ring only the ring's lines go to and fro, and they
  * are written whole, without their old content.  Where a program writes what it sends and reads
- * what it receives this takes half the time, whatever the length.
+ * what it receives this takes half the time, up to some MiB.
  *
  * The claim word is in the giver's segment, in the entry of the fetcher's ring; it alone says who
  * moves which bytes.  The giver counts a part in it before it sends the part, in the same call.  So
- * a giver that leaves MPI leaves nothing half done.  One that is not in MPI makes a get take twice
- * as long at most.
+ * a giver that leaves MPI leaves nothing half done.  One that is not in MPI makes a get wait for
+ * about as long as a read of new data takes.
  *
  * The giver writes only to its ring, and the fetcher copies from there.  So memory that either side
  * has taken back is not touched: parts of a get that has ended are dropped by their number, and a
@@ -385,7 +384,7 @@ static bool fetch_close(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
     return true;
 }
 
-/* How long to wait for a part, ns: about as long as it takes to read all, or less. */
+/* How long to wait for a part, ns: about as long as it takes to read all, if it is new. */
 static uint64_t patience(const fab_shm_domain_t *dom, const fab_rma_t *op)
 {
     return op->len < FAB_SHM_PATIENT_LEN ? dom->patience * op->len / FAB_SHM_PATIENT_LEN

@@ -15,16 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifndef FAB_SHM_STEP
-#define FAB_SHM_STEP(what) ((void) 0)
-#endif
-
 #define FAB_SHM_CLAIM_CLOSED (UINT32_C(1) << 31)
 
 /* Fetcher: the get with this number begins; the message that asks for it comes after this. */
 static inline void fab_shm_claim_open(_Atomic uint64_t *claim, uint32_t seq)
 {
-    FAB_SHM_STEP(claim);
     atomic_store_explicit(claim, (uint64_t) seq << 32, memory_order_relaxed);
 }
 
@@ -33,14 +28,12 @@ static inline bool fab_shm_claim_part(_Atomic uint64_t *claim, uint32_t seq, uin
 {
     uint64_t expected = (uint64_t) seq << 32 | parts;
 
-    FAB_SHM_STEP(claim);
     return atomic_compare_exchange_strong(claim, &expected, expected + 1);
 }
 
 /* Fetcher: the giver takes on no more than *parts. False: the word is invalid. */
 static inline bool fab_shm_claim_close(_Atomic uint64_t *claim, uint32_t seq, uint32_t *parts)
 {
-    FAB_SHM_STEP(claim);
     uint64_t word = atomic_fetch_or(claim, FAB_SHM_CLAIM_CLOSED);
 
     *parts = (uint32_t) word;
