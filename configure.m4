@@ -7,7 +7,7 @@
 # What a check does not find goes to TM_MISSING with the package that has it; TM_REPORT_MISSING ends
 # configure with the whole list, so that one run names everything there is to install.
 
-# Also in pml_tm/pml_tm_compat.h; test/build/sources.sh compares.
+# Also in common/fabric/fab_ompi.h; test/build/sources.sh compares.
 m4_define([TM_VERSION_STRING], [0.1.0])
 
 # TM_MISSING(text)

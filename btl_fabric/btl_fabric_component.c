@@ -158,9 +158,9 @@ static int open_fabric(void)
     fab_config_t config = {
         .user = FAB_USER_BTL,
         .name = fab_name(OPAL_PROC_MY_NAME.jobid, OPAL_PROC_MY_NAME.vpid),
-        .num_local = (uint32_t) mca_btl_fabric_process.num_local_peers + 1,
-        .local_rank = mca_btl_fabric_process.my_local_rank,
-        .num_procs = mca_btl_fabric_process.num_procs,
+        .num_local = (uint32_t) fab_process.num_local_peers + 1,
+        .local_rank = fab_process.my_local_rank,
+        .num_procs = fab_process.num_procs,
         .is_threaded = &opal_uses_threads,
         .shm_abi = FAB_SHM_ABI,
         .outlives_peers = is_fault_tolerant(),
@@ -246,8 +246,7 @@ static bool is_default(const char *name)
  */
 static bool is_network(void)
 {
-    return mca_btl_fabric_process.num_procs >
-               (uint32_t) mca_btl_fabric_process.num_local_peers + 1 ||
+    return fab_process.num_procs > (uint32_t) fab_process.num_local_peers + 1 ||
            !fab_is_open(mca_btl_fabric.fab, "shm");
 }
 
@@ -288,7 +287,7 @@ static void adapt_sizes(void)
 /* Puts and gets look at the address only where it may be a device's. */
 static void stage_device_memory(void)
 {
-    if (mca_btl_fabric_has_device_memory()) {
+    if (fab_has_device_memory()) {
         mca_btl_fabric.super.btl_put = mca_btl_fabric_staged_put;
         mca_btl_fabric.super.btl_get = mca_btl_fabric_staged_get;
     }
@@ -333,7 +332,7 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     mca_btl_fabric.is_named = is_named();
     if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
         !check_sizes(why, sizeof(why)) || OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
-        show_help("bad-value", mca_btl_fabric_process.nodename, why);
+        show_help("bad-value", fab_process.nodename, why);
         return NULL;
     }
     modules = malloc(sizeof(*modules)); /* the framework frees it */
@@ -352,9 +351,9 @@ mca_btl_base_component_t mca_btl_fabric_component = {
             BTL_FABRIC_BASE_VERSION,
 
             .mca_component_name = "fabric",
-            .mca_component_major_version = BTL_FABRIC_MAJOR_VERSION,
-            .mca_component_minor_version = BTL_FABRIC_MINOR_VERSION,
-            .mca_component_release_version = BTL_FABRIC_RELEASE_VERSION,
+            .mca_component_major_version = FAB_MAJOR_VERSION,
+            .mca_component_minor_version = FAB_MINOR_VERSION,
+            .mca_component_release_version = FAB_RELEASE_VERSION,
             .mca_open_component = fabric_open,
             .mca_close_component = fabric_close,
             .mca_register_component_params = fabric_register,

@@ -88,8 +88,8 @@ int mca_btl_fabric_publish(void)
     if (0 == len) {
         return OPAL_ERR_VALUE_OUT_OF_BOUNDS;
     }
-    OPAL_MODEX_SEND(rc, BTL_FABRIC_MODEX_SCOPE, &mca_btl_fabric.super.btl_component->btl_version,
-                    &blob, sizeof(blob.head) + len);
+    OPAL_MODEX_SEND(rc, FAB_MODEX_SCOPE, &mca_btl_fabric.super.btl_component->btl_version, &blob,
+                    sizeof(blob.head) + len);
     return rc;
 }
 
@@ -173,7 +173,7 @@ static void show_paths(void)
     fab_describe(mca_btl_fabric.fab, text, sizeof(text));
     fab_unlock(mca_btl_fabric.fab);
     opal_output(mca_btl_fabric.output, "btl fabric: process %s on %s\n%s",
-                OPAL_NAME_PRINT(OPAL_PROC_MY_NAME), mca_btl_fabric_process.nodename, text);
+                OPAL_NAME_PRINT(OPAL_PROC_MY_NAME), fab_process.nodename, text);
 }
 
 int mca_btl_fabric_add_procs(struct mca_btl_base_module_t *btl, size_t nprocs,

@@ -42,7 +42,7 @@ static void done(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, voi
 
     (void) context;
     if (OPAL_SUCCESS == status && staged->is_get) {
-        status = mca_btl_fabric_device_copy(staged->local, copy, staged->len);
+        status = fab_device_copy(staged->local, copy, staged->len);
     }
     if (NULL != staged->cbfunc) {
         staged->cbfunc(btl, ep, staged->local, local_handle, staged->context, staged->cbdata,
@@ -61,7 +61,7 @@ int mca_btl_fabric_staged_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_
     staged_t *staged;
     int rc;
 
-    if (!mca_btl_fabric_is_device_address(local)) {
+    if (!fab_is_device_address(local)) {
         return mca_btl_fabric_put(btl, ep, local, remote, local_handle, remote_handle, size, flags,
                                   order, cbfunc, context, cbdata);
     }
@@ -69,7 +69,7 @@ int mca_btl_fabric_staged_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_
     if (NULL == staged) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    rc = mca_btl_fabric_device_copy(staged->copy, local, size);
+    rc = fab_device_copy(staged->copy, local, size);
     if (OPAL_SUCCESS == rc) {
         rc = mca_btl_fabric_put(btl, ep, staged->copy, remote, local_handle, remote_handle, size,
                                 flags, order, done, NULL, staged);
@@ -90,7 +90,7 @@ int mca_btl_fabric_staged_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_
     staged_t *staged;
     int rc;
 
-    if (!mca_btl_fabric_is_device_address(local)) {
+    if (!fab_is_device_address(local)) {
         return mca_btl_fabric_get(btl, ep, local, remote, local_handle, remote_handle, size, flags,
                                   order, cbfunc, context, cbdata);
     }

@@ -33,6 +33,7 @@ common_tm_sources = \
 	common/fabric/fab_look_read.h \
 	common/fabric/fab_look_wire.h \
 	common/fabric/fab_move.c \
+	common/fabric/fab_ompi.h \
 	common/fabric/fab_open.c \
 	common/fabric/fab_param.c \
 	common/fabric/fab_param.h \

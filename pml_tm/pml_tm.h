@@ -200,7 +200,7 @@ static inline bool mca_pml_tm_is_contiguous(const void *buf, size_t count,
     *data = (char *) buf + datatype->super.true_lb;
     return 0 == *len ||
            (mca_pml_tm_has_no_gaps(count, datatype) &&
-            (OPAL_LIKELY(!mca_pml_tm.has_device_memory) || !mca_pml_tm_is_device_address(*data)));
+            (OPAL_LIKELY(!mca_pml_tm.has_device_memory) || !fab_is_device_address(*data)));
 }
 
 /*

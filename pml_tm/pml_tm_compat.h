@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The only header that depends on the version of Open MPI (4.1, 5.0 or 6.0).  Every file of pml_tm
- * includes it first.
+ * With fab_ompi.h the only header that depends on the version of Open MPI (4.1, 5.0 or 6.0).  Every
+ * file of pml_tm includes it first.
  */
 #ifndef PML_TM_COMPAT_H
 #define PML_TM_COMPAT_H
 
 #include "ompi_config.h"
 
-#if !(4 == OMPI_MAJOR_VERSION && 1 == OMPI_MINOR_VERSION) &&                                       \
-    !(5 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION) &&                                       \
-    !(6 == OMPI_MAJOR_VERSION && 0 == OMPI_MINOR_VERSION)
-#error "pml_tm needs Open MPI 4.1, 5.0 or 6.0"
-#endif
+#include "fabric/fab_ompi.h"
 
 /*
  * The base request headers want a PERUSE header that Open MPI does not install; without PERUSE its
@@ -49,17 +45,9 @@
 #include "opal/util/output.h"
 #include "opal/util/show_help.h"
 
-/* Version of pml_tm; processes with different ones do not find each other's addresses. */
-#define PML_TM_MAJOR_VERSION   0
-#define PML_TM_MINOR_VERSION   1
-#define PML_TM_RELEASE_VERSION 0
-
 #if OMPI_MAJOR_VERSION >= 5
 
-#include "opal/mca/accelerator/base/base.h"
-#include "opal/mca/pmix/pmix-internal.h"
 #include "opal/mca/threads/wait_sync.h"
-#include "opal/util/proc.h"
 
 /* Events of MPI_T (pml_tm_tool.h). */
 #if OMPI_MAJOR_VERSION >= 6
@@ -69,15 +57,6 @@
 
 /* Version of the PML framework's component structure. */
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_1_0
-
-/* Scope of the address in the modex. */
-#define PML_TM_MODEX_SCOPE PMIX_GLOBAL
-
-/*
- * Open MPI's record of this process and its job; the members that pml_tm uses have the same names
- * in both versions.
- */
-#define mca_pml_tm_process opal_process_info
 
 /* ---- fault tolerance (pml_tm_failure.h), of an Open MPI that was built with it ---- */
 
@@ -215,23 +194,6 @@ static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable
                                  : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
 }
 
-/* May a program pass memory of a device to MPI, so that only the convertor can copy it? */
-static inline bool mca_pml_tm_has_device_memory(void)
-{
-    const char *name = opal_accelerator_base_selected_component.base_version.mca_component_name;
-
-    return 0 != strcmp("null", name);
-}
-
-/* Is the address in memory of a device?  To be asked only where programs may pass such. */
-static inline bool mca_pml_tm_is_device_address(const void *addr)
-{
-    uint64_t flags = 0;
-    int device = MCA_ACCELERATOR_NO_DEVICE_ID;
-
-    return opal_accelerator.check_addr(addr, &device, &flags) > 0;
-}
-
 /* Is a convertor's buffer in memory of a device? */
 static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 {
@@ -246,18 +208,9 @@ static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 
 #else
 
-#include "opal/mca/pmix/pmix.h"
 #include "opal/threads/wait_sync.h"
-#include "orte/util/proc_info.h"
-
-#if OPAL_CUDA_SUPPORT
-#include "opal/datatype/opal_datatype_cuda.h"
-#include "opal/runtime/opal_params.h"
-#endif
 
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
-#define PML_TM_MODEX_SCOPE  OPAL_PMIX_GLOBAL
-#define mca_pml_tm_process  orte_process_info
 #define PML_TM_MODULE_EXTRA
 #define PML_TM_NO_FAULT_TOLERANCE
 #define PML_TM_FLAGS 0
@@ -277,34 +230,6 @@ static inline void mca_pml_tm_copy_status(ompi_status_public_t *to,
 }
 
 #define OMPI_COPY_STATUS(to, from, has_error) mca_pml_tm_copy_status((to), &(from), (has_error))
-#endif
-
-#if OPAL_CUDA_SUPPORT
-
-/* False on a host without CUDA's library, and with --mca mpi_cuda_support 0. */
-static inline bool mca_pml_tm_has_device_memory(void)
-{
-    return opal_cuda_support;
-}
-
-static inline bool mca_pml_tm_is_device_address(const void *addr)
-{
-    return opal_cuda_check_one_buf((char *) (uintptr_t) addr, NULL);
-}
-
-#else
-
-static inline bool mca_pml_tm_has_device_memory(void)
-{
-    return false;
-}
-
-static inline bool mca_pml_tm_is_device_address(const void *addr)
-{
-    (void) addr;
-    return false;
-}
-
 #endif
 
 static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)

@@ -192,7 +192,7 @@ static bool is_requested(void)
 /* One process per host shows a message for which all have the same reason. */
 static bool is_speaker(void)
 {
-    return 0 == mca_pml_tm_process.my_local_rank;
+    return 0 == fab_process.my_local_rank;
 }
 
 /*
@@ -210,7 +210,7 @@ static void wait_for_speaker(void)
 static void refuse(const char *topic, const char *why)
 {
     if (is_requested()) {
-        mca_pml_tm_show_help(topic, mca_pml_tm_process.nodename, why);
+        mca_pml_tm_show_help(topic, fab_process.nodename, why);
     } else {
         opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
     }
@@ -222,8 +222,8 @@ static void refuse(const char *topic, const char *why)
  */
 static bool reaches_all_hosts(void)
 {
-    unsigned num_procs = mca_pml_tm_process.num_procs;
-    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
+    unsigned num_procs = fab_process.num_procs;
+    unsigned num_local = (unsigned) fab_process.num_local_peers + 1;
     const char *why = fab_why_one_host(mca_pml_tm.fab);
 
     if (num_procs <= num_local || NULL == why) {
@@ -232,8 +232,7 @@ static bool reaches_all_hosts(void)
     if (is_requested()) {
         /* other processes may have another reason: they show it if the job still runs */
         wait_for_speaker();
-        mca_pml_tm_show_help("several-hosts", mca_pml_tm_process.nodename, num_procs, num_local,
-                             why);
+        mca_pml_tm_show_help("several-hosts", fab_process.nodename, num_procs, num_local, why);
     } else {
         opal_output_verbose(1, mca_pml_tm.output,
                             "pml tm is not used: %u processes, %u on this host; %s", num_procs,
@@ -272,9 +271,9 @@ static int open_fabric(void)
     fab_config_t config = {
         .user = FAB_USER_PML,
         .name = mca_pml_tm_peer_name(OMPI_PROC_MY_NAME),
-        .num_local = (uint32_t) mca_pml_tm_process.num_local_peers + 1,
-        .local_rank = mca_pml_tm_process.my_local_rank,
-        .num_procs = mca_pml_tm_process.num_procs,
+        .num_local = (uint32_t) fab_process.num_local_peers + 1,
+        .local_rank = fab_process.my_local_rank,
+        .num_procs = fab_process.num_procs,
         .is_threaded = &opal_uses_threads,
         .shm_abi = FAB_SHM_ABI,
         .outlives_peers = mca_pml_tm_is_fault_tolerant(),
@@ -313,7 +312,7 @@ static void init_state(void)
     mca_pml_tm_stream_choose_limit();
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;
-    mca_pml_tm.source_bits = choose_source_bits(mca_pml_tm_process.num_procs);
+    mca_pml_tm.source_bits = choose_source_bits(fab_process.num_procs);
     mca_pml_tm.match_mask = (UINT64_C(1) << (PML_TM_TAG_BITS + mca_pml_tm.source_bits)) - 1;
     mca_pml_tm.max_context = 1u << (32 - mca_pml_tm.source_bits);
     mca_pml_tm_module.pml_max_contextid = mca_pml_tm.max_context;
@@ -417,9 +416,9 @@ mca_pml_base_component_t mca_pml_tm_component = {
             PML_TM_BASE_VERSION,
 
             .mca_component_name = "tm",
-            .mca_component_major_version = PML_TM_MAJOR_VERSION,
-            .mca_component_minor_version = PML_TM_MINOR_VERSION,
-            .mca_component_release_version = PML_TM_RELEASE_VERSION,
+            .mca_component_major_version = FAB_MAJOR_VERSION,
+            .mca_component_minor_version = FAB_MINOR_VERSION,
+            .mca_component_release_version = FAB_RELEASE_VERSION,
             .mca_open_component = tm_open,
             .mca_close_component = tm_close,
             .mca_register_component_params = tm_register,

@@ -201,7 +201,7 @@ static bool is_it(void *ctx, uint32_t pid, int fd, const fab_look_t *look)
     search_t *search = ctx;
 
     (void) fd;
-    if (look->name == search->name && look->num_procs == mca_pml_tm_process.num_procs) {
+    if (look->name == search->name && look->num_procs == fab_process.num_procs) {
         search->pid = pid;
         search->look = *look;
     }

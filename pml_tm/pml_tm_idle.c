@@ -31,7 +31,7 @@ enum {
 static mca_pml_tm_idle_t choose_by_cpus(double cpus)
 {
     mca_pml_tm.cpus = cpus;
-    return mca_pml_tm_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
+    return fab_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
 }
 
 /*
@@ -40,7 +40,7 @@ static mca_pml_tm_idle_t choose_by_cpus(double cpus)
  */
 static unsigned choose_max_thread_waits(double cpus)
 {
-    double share = cpus / (mca_pml_tm_process.num_local_peers + 1);
+    double share = cpus / (fab_process.num_local_peers + 1);
     cpu_set_t mine;
 
     if (0 == sched_getaffinity(0, sizeof(mine), &mine) && CPU_COUNT(&mine) < share) {
@@ -91,7 +91,7 @@ void mca_pml_tm_choose_idle(void)
 bool mca_pml_tm_is_crowd_polling(void)
 {
     return PML_TM_SPIN == mca_pml_tm.idle && !opal_progress_yield_when_idle &&
-           mca_pml_tm_process.num_local_peers + 1 > fab_cpus("");
+           fab_process.num_local_peers + 1 > fab_cpus("");
 }
 
 void mca_pml_tm_yield(void)

@@ -98,7 +98,7 @@ int mca_pml_tm_enable(bool enable)
         if (!mca_pml_tm_records_all()) {
             mca_pml_tm_offload_open();
         }
-        mca_pml_tm.has_device_memory = mca_pml_tm_has_device_memory();
+        mca_pml_tm.has_device_memory = fab_has_device_memory();
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths & mca_pml_tm_record_fast_paths() &
                           ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_wait_open();
@@ -152,7 +152,7 @@ static int check_limits(const ompi_communicator_t *comm)
     if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
         return OMPI_SUCCESS;
     }
-    mca_pml_tm_show_help("tag-fields", mca_pml_tm_process.nodename, (unsigned) context,
+    mca_pml_tm_show_help("tag-fields", fab_process.nodename, (unsigned) context,
                          (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits,
                          mca_pml_tm.source_bits);
     return OMPI_ERR_OUT_OF_RESOURCE;
@@ -213,7 +213,7 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
 
     if (OMPI_ERR_OUT_OF_RESOURCE == rc &&
         (comm == &ompi_mpi_comm_world.comm || comm == &ompi_mpi_comm_self.comm)) {
-        mca_pml_tm_show_help("no-communicator", mca_pml_tm_process.nodename);
+        mca_pml_tm_show_help("no-communicator", fab_process.nodename);
         ompi_rte_abort(rc, NULL);
     }
     return rc;
@@ -287,7 +287,7 @@ static void describe_waits(char *buf, size_t size)
 {
     static const char *const what[] = {
         [PML_TM_SPIN] = "poll", [PML_TM_YIELD] = "yield", [PML_TM_SLEEP] = "yield, then sleep"};
-    unsigned num_local = (unsigned) mca_pml_tm_process.num_local_peers + 1;
+    unsigned num_local = (unsigned) fab_process.num_local_peers + 1;
 
     if (mca_pml_tm.cpus > 0) {
         snprintf(buf, size, "who waits      %s: %u processes share %.4g processors\n",
@@ -334,7 +334,7 @@ static void show_paths(void)
     describe_sizes(sizes, sizeof(sizes));
     opal_output(mca_pml_tm.output,
                 "pml tm: process %s on %s; ranks below %u, communicators below %u\n%s%s%s",
-                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm_process.nodename,
+                OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), fab_process.nodename,
                 1u << mca_pml_tm.source_bits, mca_pml_tm.max_context, text, sizes, waits);
 }
 

@@ -24,7 +24,7 @@ int mca_pml_tm_peer_publish(void)
     if (0 == len) {
         return OMPI_ERR_VALUE_OUT_OF_BOUNDS;
     }
-    OPAL_MODEX_SEND(rc, PML_TM_MODEX_SCOPE, mca_pml_tm.component, &blob, sizeof(blob.head) + len);
+    OPAL_MODEX_SEND(rc, FAB_MODEX_SCOPE, mca_pml_tm.component, &blob, sizeof(blob.head) + len);
     return rc;
 }
 
@@ -86,7 +86,7 @@ static fab_peer_t *connect_new(const ompi_proc_t *proc, int *rc)
     free(blob);
     if (NULL == peer) {
         hostname = mca_pml_tm_hostname(proc);
-        mca_pml_tm_show_help("unreachable", mca_pml_tm_process.nodename,
+        mca_pml_tm_show_help("unreachable", fab_process.nodename,
                              OMPI_NAME_PRINT(&proc->super.proc_name), hostname, why);
         free(hostname);
         return NULL;

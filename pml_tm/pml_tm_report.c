@@ -273,7 +273,7 @@ static void lines_of_paths(mca_pml_tm_text_t *text)
     fab_lock(mca_pml_tm.fab);
     fab_describe(mca_pml_tm.fab, paths, sizeof(paths));
     fab_unlock(mca_pml_tm.fab);
-    mca_pml_tm_text_line(text, "  The paths of rank 0, on %s:", mca_pml_tm_process.nodename);
+    mca_pml_tm_text_line(text, "  The paths of rank 0, on %s:", fab_process.nodename);
     for (char *line = strtok_r(paths, "\n", &save); NULL != line;
          line = strtok_r(NULL, "\n", &save)) {
         mca_pml_tm_text_line(text, "    %s", line);

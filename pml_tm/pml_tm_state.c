@@ -390,7 +390,7 @@ void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *
         .flags = (uint8_t) ((is_moving() ? PML_TM_STATE_MOVES : 0) |
                             (fab_is_threaded(mca_pml_tm.fab) ? PML_TM_STATE_THREADS : 0)),
     };
-    snprintf(state->host, sizeof(state->host), "%.23s", mca_pml_tm_process.nodename);
+    snprintf(state->host, sizeof(state->host), "%.23s", fab_process.nodename);
     get_call(state->call, sizeof(state->call));
     if (NULL != watch->what.core) {
         add_core(state, watch->what.core);

@@ -30,10 +30,10 @@ for file in "${files[@]}"; do
 done
 echo "listed: ${#files[@]} files"
 
-version=$(sed -nE 's/^#define PML_TM_(MAJOR|MINOR|RELEASE)_VERSION +([0-9]+)$/\2/p' \
-    pml_tm/pml_tm_compat.h | paste -sd .)
+version=$(sed -nE 's/^#define FAB_(MAJOR|MINOR|RELEASE)_VERSION +([0-9]+)$/\2/p' \
+    common/fabric/fab_ompi.h | paste -sd .)
 grep -qF "m4_define([TM_VERSION_STRING], [$version])" configure.m4 ||
-    fail "configure.m4 and pml_tm_compat.h ($version) disagree on the version"
+    fail "configure.m4 and fab_ompi.h ($version) disagree on the version"
 grep -qE "^Version: +$version\$" packaging/pml-tm.spec ||
     fail "packaging/pml-tm.spec does not have the version $version"
 [[ $(head -n 1 debian/changelog) == "pml-tm ($version-"* ]] ||

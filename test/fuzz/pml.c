@@ -122,8 +122,8 @@ static void init_mpi(void)
     OBJ_CONSTRUCT(&mca_pml_base_recv_requests, opal_free_list_t);
     ompi_datatype_create_vector(2, 1, 2, &ompi_mpi_byte.dt, &with_gaps);
     ompi_datatype_commit(&with_gaps);
-    mca_pml_tm_process.my_name = (opal_process_name_t){.jobid = 7, .vpid = 0};
-    mine.super.proc_name = mca_pml_tm_process.my_name;
+    fab_process.my_name = (opal_process_name_t){.jobid = 7, .vpid = 0};
+    mine.super.proc_name = fab_process.my_name;
     ((opal_object_t *) &other)->obj_reference_count = 1; /* never the last: it is not destroyed */
     init_comm(0);
     init_comm(1);
