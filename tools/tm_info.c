@@ -25,10 +25,7 @@
 #include "fabric/fab_fit.h"
 #include "pml_tm/pml_tm_fit.h"
 #include "tm_commit.h"
-#include "tm_info_errors.h"
-#include "tm_info_layout.h"
-#include "tm_info_limits.h"
-#include "tm_info_measure.h"
+#include "tm_info.h"
 
 enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2, PORT_SIZE = 24 };
 
@@ -157,11 +154,6 @@ static void check_component(void)
 
 /* ---- providers ---------------------------------------------------------- */
 
-static void ignore_failure(void *ctx, fab_peer_t *peer, int rc, const char *why)
-{
-    (void) ctx, (void) peer, (void) rc, (void) why;
-}
-
 static bool register_params(void)
 {
     static const mca_base_component_t component = {.mca_type_name = "pml",
@@ -173,11 +165,7 @@ static bool register_params(void)
 /* The fabric as a process of a job of two on this host, and more on others, would open it. */
 static void check_providers(void)
 {
-    const fab_config_t config = {.user = FAB_USER_PML,
-                                 .name = 1,
-                                 .num_local = 2,
-                                 .is_tool = true,
-                                 .peer_failed = ignore_failure};
+    const fab_config_t config = {.user = FAB_USER_PML, .name = 1, .num_local = 2, .is_tool = true};
     const char *why = "unknown";
     char text[4096];
     fab_t *fab;

@@ -4,7 +4,7 @@
  */
 #include "ompi_config.h"
 
-#include "tm_info_errors.h"
+#include "tm_info.h"
 
 #include <ctype.h>
 #include <stdbool.h>

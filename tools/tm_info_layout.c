@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a job takes, by calculation: see tm_info_layout.h.
+ * What a job takes, by calculation: see tm_info.h.
  */
-#include "tm_info_layout.h"
+#include "tm_info.h"
 
 #include "fabric/fab_abi.h"
 
@@ -12,11 +12,6 @@
 #include <sys/resource.h>
 
 enum { RANKS_MAX = 1 << 24, HOST_RANKS_MAX = 65536 };
-
-static void ignore_failure(void *ctx, fab_peer_t *peer, int rc, const char *why)
-{
-    (void) ctx, (void) peer, (void) rc, (void) why;
-}
 
 /* A number of bytes, for people. */
 static const char *text_of(uint64_t bytes, char *text, size_t size)
@@ -94,8 +89,7 @@ int tm_info_layout(const char *job)
 {
     unsigned hosts = 0, per_host = 0;
     char end;
-    fab_config_t config = {
-        .user = FAB_USER_PML, .name = 1, .is_tool = true, .peer_failed = ignore_failure};
+    fab_config_t config = {.user = FAB_USER_PML, .name = 1, .is_tool = true};
     const char *why = "";
     fab_t *fab;
 

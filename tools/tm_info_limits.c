@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits: see tm_info_limits.h.
+ * Limits: see tm_info.h.
  */
-#include "tm_info_limits.h"
+#include "tm_info.h"
+
+#include "fabric/fab_host.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -53,35 +54,15 @@ static void find_locked(tm_info_limit_t *limit)
     }
 }
 
-/* First word of a file; false: it cannot be read. */
-static int read_word(const char *path, char *word, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    int is_read = NULL != file && NULL != fgets(word, (int) size, file);
-
-    if (NULL != file) {
-        fclose(file);
-    }
-    if (is_read) {
-        word[strcspn(word, " \n")] = '\0';
-    }
-    return is_read;
-}
-
 static void find_ptrace(tm_info_limit_t *limit)
 {
-    char word[16];
+    const int scope = fab_host_ptrace_scope();
 
-    set(limit, "ptrace_scope", NULL);
-    if (!read_word("/proc/sys/kernel/yama/ptrace_scope", word, sizeof(word))) {
-        snprintf(limit->value, sizeof(limit->value), "none");
-        return;
-    }
-    snprintf(limit->value, sizeof(limit->value), "%s", word);
-    if (atoi(word) > 1) {
-        limit->advice = "a peer's memory cannot be read, so large messages are copied twice: "
-                        "sysctl kernel.yama.ptrace_scope=1";
-    }
+    snprintf(limit->value, sizeof(limit->value), scope < 0 ? "none" : "%d", scope);
+    set(limit, "ptrace_scope",
+        scope > 1 ? "a peer's memory cannot be read, so large messages are copied twice: "
+                    "sysctl kernel.yama.ptrace_scope=1"
+                  : NULL);
 }
 
 /* A filter that forbids the call does so for the caller's own memory, too. */

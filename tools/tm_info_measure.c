@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measuring inside a host and between two: see tm_info_measure.h.
+ * Measuring inside a host and between two: see tm_info.h.
  */
-#include "tm_info_measure.h"
+#include "tm_info.h"
 
 #include <errno.h>
 #include <netdb.h>

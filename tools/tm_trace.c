@@ -14,8 +14,7 @@
 #include <string.h>
 
 #include "look_text.h"
-#include "trace_load.h"
-#include "trace_otf2.h"
+#include "trace.h"
 
 enum {
     STATUS_GOOD = 0,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Clocks: see trace_clock.h.
+ * Clocks: see trace.h.
  *
  * A message that leaves host a at time t by a's clock arrives at t + delay + (b's clock - a's
  * clock) by b's.  Of all messages from a to b the least difference is `there`, of those from b to a
@@ -14,7 +14,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "trace_clock.h"
+#include "trace.h"
 
 #include <stdlib.h>
 

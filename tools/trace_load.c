@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events of a job: see trace_load.h.
+ * Events of a job: see trace.h.
  *
  * Clocks.  Events have CLOCK_MONOTONIC, which the processes of a host share; its distance to
  * CLOCK_REALTIME, as one process of the host took it, brings hosts together as well as their clocks
@@ -14,7 +14,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "trace_load.h"
+#include "trace.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "look_source.h"
-#include "trace_clock.h"
 
 /* ---- loading ------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * OTF2 archives: see trace_otf2.h.  The library is there if configure found it.
+ * OTF2 archives: see trace.h.  The library is there if configure found it.
  */
-#include "trace_otf2.h"
+#include "trace.h"
 
 #include "tm_config.h"
 

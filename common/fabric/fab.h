@@ -219,7 +219,7 @@ typedef struct fab_config {
     void *ctx;      /* handed to the callbacks below */
     /*
      * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the
-     * user.  Called from fab_progress(), with the lock held.
+     * user.  Called from fab_progress(), with the lock held.  NULL: never.
      */
     void (*peer_failed)(void *ctx, fab_peer_t *peer, int rc, const char *why);
     /*

@@ -21,7 +21,7 @@ FAB_EXPORT uint64_t fab_host_identity(void);
 uint64_t fab_host_namespace(const char *name);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
-int fab_host_ptrace_scope(void);
+FAB_EXPORT int fab_host_ptrace_scope(void);
 
 /*
  * Start time of a process in clock ticks since boot; 0: the process is gone, a zombie, or not

@@ -5,7 +5,7 @@
  *
  * TEST: sources=tools/trace_load.c,tools/trace_clock.c,tools/look_source.c,tools/look_text.c,common/fabric/fab_look_read.c,pml_tm/pml_tm_tags.c cflags=-Itools variants=asan
  */
-#include "trace_load.h"
+#include "trace.h"
 
 #include <elf.h>
 #include <setjmp.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The events of all processes of a job, in one order, and which of them belong to one message.
+ * The events of all processes of a job, in one order, and which of them belong to one message; what
+ * tm_trace does with them, a file each.
  */
-#ifndef TRACE_LOAD_H
-#define TRACE_LOAD_H
+#ifndef TRACE_H
+#define TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +47,8 @@ typedef struct trace {
     size_t unpaired; /* departures and arrivals without the other one */
 } trace_t;
 
+/* ---- trace_load.c --------------------------------------------------------- */
+
 /*
  * Add what a pid, a file, or each file of a directory has.  False: of something it was said, to
  * standard error, why it cannot be read; the rest was added.
@@ -60,4 +63,22 @@ bool trace_finish(trace_t *trace);
 
 void trace_free(trace_t *trace);
 
-#endif /* TRACE_LOAD_H */
+/* ---- trace_clock.c -------------------------------------------------------- */
+
+/*
+ * Find what each host's clock is ahead of the first one's, from pairs of departures and arrivals in
+ * both directions, and take it off the events' times, which are then not in order.  *is_changed:
+ * some were changed.  False: no memory.
+ */
+bool trace_correct_clocks(trace_t *trace, bool *is_changed);
+
+/* ---- trace_otf2.c --------------------------------------------------------- */
+
+/*
+ * Write the events from `first` on to DIRECTORY/trace.otf2 and what belongs to it, for Vampir,
+ * Cube's tools and others: the waits of each process, and each message of which both ends are
+ * known.  False: it cannot be written.
+ */
+bool trace_write_otf2(const trace_t *trace, size_t first, const char *directory);
+
+#endif /* TRACE_H */
