@@ -232,21 +232,24 @@ struct fab_ofi_op {
 };
 
 /* A transfer. */
-typedef struct fab_ofi_xfer {
+struct fab_ofi_xfer {
     fab_ofi_ctx_t ctx;
+    LIST_ENTRY(fab_ofi_xfer) link; /* in dom->xfers */
     fab_ofi_op_t *op;
     size_t len; /* bytes */
-} fab_ofi_xfer_t;
+};
 
 int fab_ofi_rma(fab_rma_t *op);
 int fab_ofi_rma_progress(fab_ofi_domain_t *dom);
 /* A transfer ended; it is freed. */
-void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status);
+void fab_ofi_xfer_end(fab_ofi_xfer_t *xfer, int status);
 /*
  * End all operations of which nothing is under way, and release what the peer may reach; the others
  * end when libfabric has done with them.
  */
 void fab_ofi_rma_drop(fab_ofi_ep_t *ep);
+/* After the endpoint has been closed: those end, without completion. */
+void fab_ofi_rma_close(fab_ofi_domain_t *dom);
 
 /* ---- ofi_alive.c ---- */
 
@@ -263,7 +266,7 @@ int fab_ofi_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, con
 void fab_ofi_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_ofi_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_ofi_spare(const fab_peer_t *peer);
-/* Free it and all that it owns, sent or not. */
+/* Free it and all that it owns, sent or not, delivered or not. */
 void fab_ofi_ep_free(fab_ofi_ep_t *ep);
 /* Free those of nobody that have sent what was left, or cannot. */
 void fab_ofi_ep_end_lingering(fab_ofi_domain_t *dom, uint64_t now);

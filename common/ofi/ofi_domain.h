@@ -57,7 +57,6 @@ struct fab_ofi_domain {
     uint32_t pass;
     uint32_t num_sessions;
     uint32_t num_sends; /* messages that will complete */
-    uint32_t num_xfers; /* RMA that will complete */
     uint32_t num_early; /* messages kept until those before them have come */
     bool is_dead;       /* the completion queue failed */
     bool is_closed;     /* by fab_close(): operations end without completion */
@@ -89,10 +88,11 @@ struct fab_ofi_domain {
 
     /* memory */
     bool has_rma;
-    bool is_virt;      /* RMA by addresses, not by offsets */
-    bool has_delivery; /* a write can tell that it has reached memory */
-    bool is_honest;    /* and then it has */
-    uint64_t next_key; /* where the provider makes none */
+    bool is_virt;              /* RMA by addresses, not by offsets */
+    bool has_delivery;         /* a write can tell that it has reached memory */
+    bool is_honest;            /* and then it has */
+    fab_ofi_xfer_list_t xfers; /* under way */
+    uint64_t next_key;         /* where the provider makes none */
     fab_regs_t *regs;
     fab_ofi_exposed_list_t exposed; /* memory that any peer may reach */
     fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];

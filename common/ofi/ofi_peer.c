@@ -152,6 +152,7 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 void fab_ofi_ep_free(fab_ofi_ep_t *ep)
 {
     fab_ofi_send_drop(ep);
+    fab_ofi_early_drop(ep);
     LIST_REMOVE(ep, link);
     free(ep->spare);
     free(ep);

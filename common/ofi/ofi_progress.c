@@ -259,7 +259,7 @@ static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *ent
         fab_ofi_tm_received(dom, ctx, entry->len, 0);
         break;
     default:
-        fab_ofi_xfer_end(dom, (fab_ofi_xfer_t *) ctx, OPAL_SUCCESS);
+        fab_ofi_xfer_end((fab_ofi_xfer_t *) ctx, OPAL_SUCCESS);
         break;
     }
 }
@@ -272,7 +272,7 @@ static void xfer_failed(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, const char 
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s cannot move memory of it: %s.",
                                  dom->name, error);
     }
-    fab_ofi_xfer_end(dom, xfer, OPAL_ERR_UNREACH);
+    fab_ofi_xfer_end(xfer, OPAL_ERR_UNREACH);
 }
 
 /* An operation failed.  Whose is not always said: of an injected message some providers do not. */

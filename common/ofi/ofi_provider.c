@@ -214,6 +214,7 @@ static void domain_free(fab_ofi_domain_t *dom)
         fi_freeinfo(dom->info);
     }
     fab_ofi_recv_close(dom);
+    fab_ofi_rma_close(dom);
     fab_ofi_tm_close(dom);
     fab_ofi_pool_fini(&dom->send_pool);
     free(dom->slots);

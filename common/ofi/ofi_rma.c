@@ -134,7 +134,7 @@ static bool op_step(fab_ofi_op_t *op)
     op->in_flight++;
     op->ep->num_xfers++;
     op->ep->under_way += xfer->len;
-    op->dom->num_xfers++;
+    LIST_INSERT_HEAD(&op->dom->xfers, xfer, link);
     keep_awake(op->ep);
     op_file(op);
     return true;
@@ -245,12 +245,12 @@ int fab_ofi_rma(fab_rma_t *rma)
     return OPAL_SUCCESS;
 }
 
-void fab_ofi_xfer_end(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, int status)
+void fab_ofi_xfer_end(fab_ofi_xfer_t *xfer, int status)
 {
     fab_ofi_op_t *op = xfer->op;
     const bool is_data = op->rma->done < op->rma->len;
 
-    dom->num_xfers--;
+    LIST_REMOVE(xfer, link);
     op->in_flight--;
     if (OPAL_SUCCESS != status) {
         op->status = OPAL_SUCCESS == op->status ? status : op->status;
@@ -288,6 +288,20 @@ void fab_ofi_rma_drop(fab_ofi_ep_t *ep)
         op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {
             op_end(op);
+        }
+    }
+}
+
+void fab_ofi_rma_close(fab_ofi_domain_t *dom)
+{
+    fab_ofi_xfer_t *xfer;
+
+    while (NULL != (xfer = LIST_FIRST(&dom->xfers))) {
+        fab_ofi_op_t *op = xfer->op;
+        LIST_REMOVE(xfer, link);
+        free(xfer);
+        if (0 == --op->in_flight) {
+            free(op);
         }
     }
 }

@@ -31,6 +31,7 @@ typedef struct fab_ofi_domain fab_ofi_domain_t;
 typedef struct fab_ofi_ep fab_ofi_ep_t;
 typedef struct fab_ofi_known fab_ofi_known_t;
 typedef struct fab_ofi_op fab_ofi_op_t;
+typedef struct fab_ofi_xfer fab_ofi_xfer_t;
 typedef struct fab_ofi_exposed fab_ofi_exposed_t;
 typedef struct fab_ofi_tm fab_ofi_tm_t;
 typedef struct fab_ofi_tm_ep fab_ofi_tm_ep_t;
@@ -40,6 +41,7 @@ typedef TAILQ_HEAD(fab_ofi_failure_queue, fab_ofi_failure) fab_ofi_failure_queue
 typedef LIST_HEAD(fab_ofi_ep_list, fab_ofi_ep) fab_ofi_ep_list_t;
 typedef LIST_HEAD(fab_ofi_known_list, fab_ofi_known) fab_ofi_known_list_t;
 typedef TAILQ_HEAD(fab_ofi_op_queue, fab_ofi_op) fab_ofi_op_queue_t;
+typedef LIST_HEAD(fab_ofi_xfer_list, fab_ofi_xfer) fab_ofi_xfer_list_t;
 typedef LIST_HEAD(fab_ofi_exposed_list, fab_ofi_exposed) fab_ofi_exposed_list_t;
 
 typedef enum fab_ofi_kind {

@@ -15,6 +15,7 @@
 enum {
     PACKED = 20, /* messages at once */
     OWN = 400,   /* of the provider's own behind one that is late, with offers both ways */
+    GETS = 3,    /* under way when the fabric is closed */
 };
 
 static int got;
@@ -350,14 +351,105 @@ static void test_texts(void **state)
     fab_params.ofi_provider = net;
 }
 
+/* The fabric is closed here while the other does nothing. */
+static void close_alone(world_t *world)
+{
+    if (0 == world->rank) {
+        fab_close(world->fab, FAB_USER_PML);
+        world_barrier_idle(world);
+        exit(0);
+    }
+    world_barrier_idle(world);
+}
+
+/* A message that is kept until one before it has come, which never does; nothing of it is left. */
+static void unmet(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    meet(world);
+    if (1 == world->rank) {
+        const fab_ofi_ep_t *ep = ep_of(peer);
+        fab_ofi_hdr_t hdr = forged(ep, AM_DATA);
+        hdr.seq++;
+        inject(world, ep, &hdr, sizeof(hdr));
+    } else {
+        WORLD_UNTIL(1 == fab_counters.ofi_early);
+    }
+    world_barrier(world);
+    close_alone(world);
+}
+
+static void test_unmet(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, unmet), 0);
+}
+
+static void never(fab_rma_t *op, int status)
+{
+    (void) op, (void) status;
+    fprintf(stderr, "an operation completed after its fabric was closed\n");
+    _exit(1);
+}
+
+/*
+ * Gets that the other's processor does not serve any more, from a peer that this process may have
+ * closed since.  They end without completion, and nothing of them is left.
+ */
+static bool is_peer_closed;
+
+static void unserved(world_t *world)
+{
+    static char memory[GETS];
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    world_shared_t *shared = world->shared;
+    fab_rma_t ops[GETS];
+    fab_rkey_t rkey;
+
+    meet(world);
+    if (1 == world->rank) {
+        CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &rkey));
+        memcpy(shared->address[1], &rkey, sizeof(rkey));
+        shared->scratch[0] = (uintptr_t) memory;
+    }
+    world_barrier(world);
+    for (int i = 0; 0 == world->rank && i < GETS; i++) {
+        ops[i] = (fab_rma_t){.peer = peer,
+                             .local = &memory[i],
+                             .remote = shared->scratch[0] + (uint64_t) i,
+                             .len = 1,
+                             .complete = never};
+        memcpy(&ops[i].rkey, shared->address[1], sizeof(rkey));
+        CHECK(OPAL_SUCCESS == fab_get(&ops[i]));
+    }
+    if (0 == world->rank) {
+        CHECK(GETS == ep_of(peer)->num_xfers);
+        if (is_peer_closed) {
+            fab_peer_close(peer, FAB_USER_PML);
+        }
+    }
+    close_alone(world);
+}
+
+static void test_unserved(void **state)
+{
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        is_peer_closed = 1 == i;
+        assert_int_equal(world_run(2, false, unserved), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dead),   cmocka_unit_test(test_keyless),
-        cmocka_unit_test(test_strays), cmocka_unit_test(test_replayed),
-        cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_part),
-        cmocka_unit_test(test_packed), cmocka_unit_test(test_late),
-        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_dead),     cmocka_unit_test(test_keyless),
+        cmocka_unit_test(test_strays),   cmocka_unit_test(test_replayed),
+        cmocka_unit_test(test_bad),      cmocka_unit_test(test_bad_part),
+        cmocka_unit_test(test_packed),   cmocka_unit_test(test_late),
+        cmocka_unit_test(test_texts),    cmocka_unit_test(test_unmet),
+        cmocka_unit_test(test_unserved),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
