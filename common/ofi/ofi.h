@@ -308,8 +308,11 @@ static inline const void *fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_
 
 /* The entry was an error: the buffer takes no more, if flags say so. */
 void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t flags);
-/* The completion queue was empty: post what is free again. */
-void fab_ofi_recv_quiet(fab_ofi_domain_t *dom);
+/*
+ * The completion queue was empty: post what is free again.  Returns libfabric's error if it refuses
+ * the last of the buffers, else 0.
+ */
+int fab_ofi_recv_quiet(fab_ofi_domain_t *dom);
 
 /* ---- ofi_device.c: which of libfabric's offers (fi_info) this process uses ---- */
 

@@ -25,6 +25,7 @@ typedef struct fab_ofi_rbuf {
     size_t high;         /* bytes up to the end of the message that lies last in it */
     size_t filled;       /* bytes of all its messages so far */
     bool is_posted;
+    bool is_refused;      /* by libfabric, which is not asked again */
     bool is_released;     /* libfabric puts nothing more into it */
     uint32_t num_quiet;   /* times that the queue was empty since then, or since the last message */
     uint64_t released_at; /* us */
@@ -33,7 +34,8 @@ typedef struct fab_ofi_rbuf {
 typedef struct fab_ofi_rbufs {
     fab_ofi_rbuf_t *bufs;
     uint32_t num;
-    uint32_t num_idle; /* not posted */
+    uint32_t num_idle; /* not posted, and to be posted */
+    uint32_t num_refused;
     size_t size;       /* bytes of each */
     size_t min_free;   /* with less room than this left, libfabric releases a buffer */
     uint64_t *aligned; /* for a message that is not */

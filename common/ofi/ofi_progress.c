@@ -307,15 +307,17 @@ static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
     }
 }
 
-static __attribute__((noinline)) void queue_failed(fab_ofi_domain_t *dom, ssize_t rc)
+/* Nothing comes any more.  what: completes a sentence; rc: libfabric's error. */
+static __attribute__((noinline)) void domain_failed(fab_ofi_domain_t *dom, const char *what,
+                                                    ssize_t rc)
 {
     fab_ofi_ep_t *ep;
 
     dom->is_dead = true;
-    fab_log(dom->fab, 1, "%s cannot be polled: %s", dom->name, fi_strerror((int) -rc));
+    fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, fi_strerror((int) -rc));
     LIST_FOREACH(ep, &dom->eps, link) {
         if (FAB_OFI_IDLE != ep->state && !ep->has_left) {
-            fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s here failed: %s.", dom->name,
+            fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s here %s: %s.", dom->name, what,
                                      fi_strerror((int) -rc));
         }
     }
@@ -341,7 +343,7 @@ static int poll_queue(fab_ofi_domain_t *dom, bool *is_quiet)
     } else if (num <= 0 && (-FI_EAGAIN == num || 0 == num)) {
         *is_quiet = true;
     } else if (num < 0) {
-        queue_failed(dom, num);
+        domain_failed(dom, "cannot be polled", num);
     }
     return events;
 }
@@ -384,8 +386,11 @@ int fab_ofi_poll(void *domain)
             fab_ofi_send_credits(dom);
         }
     }
-    if (is_quiet) {
-        fab_ofi_recv_quiet(dom);
+    if (is_quiet && __builtin_expect(dom->recv.num_idle > 0, 0)) {
+        const int rc = fab_ofi_recv_quiet(dom);
+        if (0 != rc) {
+            domain_failed(dom, "takes no receive buffers", rc);
+        }
     }
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {
         events += fab_ofi_ep_fail_deferred(dom);

@@ -152,21 +152,37 @@ static bool is_settled(fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf)
     return true;
 }
 
-void fab_ofi_recv_quiet(fab_ofi_domain_t *dom)
+/* libfabric does not take it, for another reason than that it has no room now. */
+static __attribute__((noinline)) void refused(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, int rc)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
 
-    if (__builtin_expect(0 == recv->num_idle, 1)) {
-        return;
-    }
+    buf->is_refused = true;
+    recv->num_idle--;
+    recv->num_refused++;
+    fab_counters.ofi_errors++;
+    fab_log(dom->fab, 1, "%s refuses a receive buffer: %s; %u of %u are left", dom->name,
+            fi_strerror(-rc), recv->num - recv->num_refused, recv->num);
+}
+
+int fab_ofi_recv_quiet(fab_ofi_domain_t *dom)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+    int rc = 0;
+
     for (uint32_t i = 0; i < recv->num; i++) {
         fab_ofi_rbuf_t *buf = &recv->bufs[i];
-        if (buf->is_posted) {
+        if (buf->is_posted || buf->is_refused) {
             continue;
         }
         buf->num_quiet++;
-        if (!buf->is_released || is_settled(recv, buf)) {
-            (void) post(dom, buf); /* no room now: the next call tries again */
+        if (buf->is_released && !is_settled(recv, buf)) {
+            continue;
+        }
+        rc = post(dom, buf);
+        if (0 != rc && -FI_EAGAIN != rc) { /* else the next call tries again */
+            refused(dom, buf, rc);
         }
     }
+    return recv->num == recv->num_refused ? rc : 0;
 }

@@ -50,6 +50,7 @@ static struct {
     unsigned cancel;    /* reads of the queue before a cancel is looked at, at most */
     unsigned room;      /* operations under way at most; 0: no limit */
     unsigned swallow;   /* messages up to the one that is lost; 0: none is */
+    unsigned refuse;    /* receive buffers up to the first that is refused; 0: none is */
     int release;        /* 0: with the last message, 1: an entry of its own, 2: anywhere */
     bool no_rma, mr_endpoint, context2, no_wait;
     uint64_t state; /* of the random numbers */
@@ -101,6 +102,7 @@ static void read_settings(void)
     dev.lost = setting("OFIDEV_LOST");
     dev.room = setting("OFIDEV_ROOM");
     dev.swallow = setting("OFIDEV_SWALLOW");
+    dev.refuse = setting("OFIDEV_REFUSE");
     dev.cancel = setting("OFIDEV_CANCEL");
     dev.release = (int) setting("OFIDEV_RELEASE");
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
@@ -179,6 +181,10 @@ static ssize_t dev_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t
     if (chance(1000) < dev.again) {
         return -FI_EAGAIN;
     }
+    if (1 == dev.refuse) {
+        return -FI_EIO;
+    }
+    dev.refuse -= dev.refuse > 0;
     iov.iov_base = (char *) iov.iov_base + dev.unaligned;
     iov.iov_len -= dev.unaligned;
     shifted.msg_iov = &iov;

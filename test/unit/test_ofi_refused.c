@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Provider ofi: libfabric refuses receive buffers.  It is said, the others are used, and without
+ * any all peers fail: nobody waits for ever.
+ *
+ * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=120
+ */
+#include "conform_ofi.h"
+
+#include "fabric/fab_core.h"
+#include "ofi/ofi_wire.h"
+
+enum { BUFFERS = 2 };
+
+static size_t got; /* bytes */
+static int said;
+
+static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) ctx, (void) peer, (void) hdr, (void) data;
+    got += len;
+}
+
+static void log_line(void *ctx, int level, const char *text)
+{
+    (void) ctx, (void) level;
+    said += NULL != strstr(text, "refuses a receive buffer: Input/output error");
+}
+
+/* Rank 1 sends until its peer fails; rank 0 fills one buffer, then the other. */
+static void refused_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static char data[FAB_OFI_EAGER_MAX];
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    fab_core(world->fab)->users[FAB_USER_PML].config.log = log_line;
+    world_barrier(world);
+    if (1 == world->rank) {
+        while (0 == world->shared->scratch[0]) {
+            (void) fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, peer->eager_max);
+            world_progress(world);
+        }
+        return;
+    }
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(OPAL_ERR_COMM_FAILURE == world->failed_rc);
+    CHECK(NULL != strstr(world->failed_why, "takes no receive buffers: Input/output error"));
+    CHECK(got > FAB_OFI_RECV_BYTES && got < BUFFERS * FAB_OFI_RECV_BYTES);
+    CHECK(BUFFERS == said && BUFFERS == fab_counters.ofi_errors);
+    world->shared->scratch[0] = 1;
+}
+
+static void test_refused(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, refused_body), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused)};
+
+    (void) setenv("OFIDEV_REFUSE", "3", 1);
+    fab_params.ofi_buffers = BUFFERS;
+    fab_params.ofi_provider = (char *) (uintptr_t) "tcp,net";
+    world_use_providers("ofi");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
