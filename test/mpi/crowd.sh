@@ -20,7 +20,7 @@ on()
 }
 
 if (($(nproc) > 1)); then
-    on 2 --bind-to core bash -c '"$@"; exit' script "$program"
+    TM_BIND_TO=core on 2 bash -c '"$@"; exit' script "$program"
     require 'who waits      poll: 2 processes share '
 fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
