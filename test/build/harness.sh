@@ -146,7 +146,9 @@ crashed 'errors=0' '[ 1] mca_pml_tm.so(mca_pml_tm_finalize+0x10)'
     fail 'a crash in the component is taken for a fault of Open MPI'
 echo '[vm:1] Signal: Segmentation fault (11)' >err.txt
 tm_crashed_upstream out.txt err.txt || fail 'a crash without a stack is not known'
-echo '[vm:1] [ 1] program(+0x1160)[0x55f5ac06d160]' >>err.txt
+echo '[vm:1] [ 1] /lib/x86_64-linux-gnu/libpmix.so.2(+0x3b60d)[0x7f89c2e3b60d]' >>err.txt
+tm_crashed_upstream out.txt err.txt || fail "a crash of PMIx's thread is not known"
+echo '[vm:1] [ 2] program(+0x1160)[0x55f5ac06d160]' >>err.txt
 ! tm_crashed_upstream out.txt err.txt ||
     fail 'a crash in a program is taken for a fault of Open MPI'
 crashed '' '[vm:1] [ 6] mpirun(+0x13ea)[0x55d97f4c73ea]'

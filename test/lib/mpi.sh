@@ -38,12 +38,13 @@ tm_noise='WARNING|mca_base_component_repository_open|[Ss]orry!|^-{30,}$|PML .* c
 
 # tm_crashed_upstream OUT ERR: Open MPI 4.1's orte_finalize() calls, once in hundreds of runs, into
 # a library that it has unloaded: after the program has said that all is well, with nothing of pml
-# tm on the stack.  Where its event thread does (of mca_pmix_ext3x.so), no stack can be printed.
+# tm on the stack.  Where an event thread of it or of PMIx does, there is little or nothing on it.
 tm_crashed_upstream()
 {
     grep -aqE 'errors=0' "$1" && ! grep -aqE 'errors=[1-9]' "$1" && ! grep -aq mca_pml_tm "$2" &&
-        { grep -aq 'orte_finalize+0x' "$2" ||
-            { grep -aq 'Signal: Segmentation' "$2" && ! grep -aqE '\] \[ ?[0-9]+\] ' "$2"; }; }
+        { grep -aq 'orte_finalize+0x' "$2" || { grep -aq 'Signal: Segmentation' "$2" &&
+            ! grep -aE '\] \[ ?[0-9]+\] ' "$2" |
+            grep -avE '/lib(c|pmix|event_core[-0-9.]*)\.so' >/dev/null; }; }
 }
 
 # tm_mpirun_crashed ERR: mpirun itself has crashed there, when the job was over.
