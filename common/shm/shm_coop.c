@@ -337,6 +337,7 @@ static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *da
 {
     fab_shm_ep_t *ep = ep_of(ctx, peer);
     fab_shm_fetch_t *fetch;
+    uint64_t left;
 
     if (NULL == ep) {
         return;
@@ -345,7 +346,9 @@ static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *da
     if (NULL == fetch->op || fetch->seq != hdr.app_ctx) {
         return; /* that get has ended in error */
     }
-    if (hdr.tag != fetch->received || 0 == len || len > fetch->end - fetch->received) {
+    left = fetch->end - fetch->received;
+    if (hdr.tag != fetch->received || 0 == len ||
+        len != (left < fetch->part ? left : fetch->part)) {
         fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It sends memory that it was not asked for.");
         return;
     }
@@ -371,7 +374,8 @@ static bool fetch_close(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
     uint32_t parts;
 
     if (!fab_shm_claim_close(claim_of(ep, fetch), fetch->seq, &parts) ||
-        (parts > 0 && (uint64_t) (parts - 1) * fetch->part >= fetch->end)) {
+        (parts > 0 && (uint64_t) (parts - 1) * fetch->part >= fetch->end) ||
+        (uint64_t) parts * fetch->part < fetch->received) {
         fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
                       "Its side of the shared memory has been overwritten.");
         return false;

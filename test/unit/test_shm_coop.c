@@ -526,7 +526,7 @@ static void test_bad_ask(void **state)
 /* Set by a test before its processes are made: which of the wrong messages rank 1 sends. */
 static int wrong;
 
-enum { WRONG_MESSAGES = 6 };
+enum { WRONG_MESSAGES = 8, UNCOUNTED = 7 };
 
 /* A message that no process of this version sends: its sender fails. */
 static void wrong_message_body(world_t *world)
@@ -540,7 +540,12 @@ static void wrong_message_body(world_t *world)
         fab_shm_fetch_t *fetch = fab_shm_fetch_of(ep_of(world, 1), &op);
         CHECK(NULL != fetch);
         atomic_store(&world->shared->scratch[10], fetch->seq);
+        atomic_store(&world->shared->scratch[11], fetch->part);
         atomic_store(&world->shared->scratch[GO_ON], 1);
+        if (UNCOUNTED == wrong) {
+            WORLD_UNTIL(0 != fetch->received);
+            set_patience(world, 0); /* the claim word has fewer parts than have come */
+        }
         WORLD_UNTIL(1 == completed && 1 == world->failures);
         CHECK(OPAL_ERR_UNREACH == complete_status && OPAL_ERR_COMM_FAILURE == world->failed_rc);
         atomic_store(&world->shared->scratch[OVER], 1);
@@ -550,14 +555,17 @@ static void wrong_message_body(world_t *world)
         const char data[32] = "";
         wait_for(GO_ON);
         const uint32_t seq = (uint32_t) atomic_load(&world->shared->scratch[10]);
+        const size_t full = (size_t) atomic_load(&world->shared->scratch[11]);
         const fab_hdr_t part = fab_hdr(FAB_SHM_AM_PART, 0 == wrong, seq);
         const fab_hdr_t asks = fab_hdr(FAB_SHM_AM_ASK, 0, 1);
         if (wrong < 2) { /* out of order; without data */
             CHECK(fab_shm_tx_send_short(&ep->tx, part, data, 1 == wrong ? 0 : 8));
         } else if (wrong < 5) { /* half a question; one for no parts; for too many */
             CHECK(fab_shm_tx_send_short(&ep->tx, asks, &ask, 2 == wrong ? 8 : sizeof(ask)));
-        } else { /* more than was asked for */
+        } else if (5 == wrong) { /* more than was asked for */
             CHECK(fab_shm_tx_send_short(&ep->tx, fab_hdr(FAB_SHM_AM_PART, LEN, seq), data, 8));
+        } else { /* less than a part; one that is not counted */
+            CHECK(fab_shm_tx_send_any(&ep->tx, part, memory, 6 == wrong ? 8 : full));
         }
         wait_for(OVER);
     }
