@@ -354,6 +354,7 @@ static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *da
     }
     fab_copy((char *) fetch->op->local + fetch->received, data, len);
     fetch->received += len;
+    fetch->op->done += len;
     ep->given_at = fab_now_ns();
 }
 
@@ -361,9 +362,6 @@ static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *da
 static int fetch_over(fab_shm_fetch_t *fetch, int rc)
 {
     fab_counters.shm_coop_helped += fetch->received > 0;
-    if (OPAL_SUCCESS == rc) {
-        fetch->op->done = fetch->op->len;
-    }
     fetch->op = NULL;
     return rc;
 }

@@ -464,6 +464,7 @@ static void given_up_body(world_t *world)
         CHECK(OPAL_SUCCESS == fab_get(&op));
         WORLD_UNTIL(NULL != fab_shm_fetch_of(ep_of(world, 1), &op) &&
                     0 != fab_shm_fetch_of(ep_of(world, 1), &op)->received);
+        CHECK(fab_shm_fetch_of(ep_of(world, 1), &op)->received == op.done);
         fab_peer_fail(world_peer(world, 1), OPAL_ERR_UNREACH, "The test has given it up.");
         WORLD_UNTIL(1 == completed && NULL == world_peer(world, 1)->ep);
         CHECK(1 == world->failures && OPAL_ERR_UNREACH == complete_status);
