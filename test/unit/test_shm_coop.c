@@ -261,6 +261,17 @@ static void test_given(void **state)
     is_for_any = false;
 }
 
+/* In the shortest ring there is room for a part, and for messages beside it. */
+static void test_given_short_ring(void **state)
+{
+    const uint32_t before = fab_params.shm_ring_size;
+
+    (void) state;
+    fab_params.shm_ring_size = FAB_SHM_RING_MIN;
+    assert_int_equal(world_run(2, false, given_body), 0);
+    fab_params.shm_ring_size = before;
+}
+
 /* Both get at the same time, and both give. */
 static void both_body(world_t *world)
 {
@@ -340,7 +351,7 @@ static void test_unexposed(void **state)
     is_for_any = false;
 }
 
-/* It is not known to be worth a message: nothing to give, too short, or a get at once. */
+/* It is not worth a message: nothing to give, too short, or a get at once. */
 static void not_asked_body(world_t *world)
 {
     fab_rkey_t rkey;
@@ -580,6 +591,27 @@ static void test_wrong_message(void **state)
     }
 }
 
+/* By another provider than shm come the same ids: the sender fails. */
+static void other_provider_body(world_t *world)
+{
+    const fab_shm_ask_t ask = {.len = 1, .part = 1};
+    fab_peer_t *peer = world_peer(world, world->rank);
+
+    CHECK(0 == strcmp("self", fab_peer_provider_name(peer)));
+    CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr((uint8_t) wrong, 0, 2), &ask, sizeof(ask)));
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(OPAL_ERR_COMM_FAILURE == world->failed_rc && peer == world->failed);
+    CHECK(0 == fab_counters.shm_coop_given);
+}
+
+static void test_other_provider(void **state)
+{
+    (void) state;
+    for (wrong = FAB_SHM_AM_ASK; wrong <= FAB_SHM_AM_PART; wrong++) {
+        assert_int_equal(world_run(2, false, other_provider_body), 0);
+    }
+}
+
 /* The giver's side writes anything into the claim word. */
 static void spoilt_body(world_t *world)
 {
@@ -703,7 +735,21 @@ static void test_window_fails(void **state)
 
 enum { MANY = 200 };
 
-/* Random parts of the other's memory, up to eight at once, while it does the same. */
+/* Set by a test before its processes are made. */
+static bool is_impatient;
+
+/* The next numbers of gets are the last ones before they begin again. */
+static void set_numbers(fab_shm_ep_t *ep)
+{
+    for (uint32_t k = 0; k < FAB_SHM_COOPS; k++) {
+        ep->fetches[k].seq = 0 - 3 * FAB_SHM_COOPS + k;
+    }
+}
+
+/*
+ * Random parts of the other's memory, up to eight at once, while it does the same; and if they are
+ * impatient with waits of 0 to 30 us, so that some are closed with parts on their way.
+ */
 static void random_body(world_t *world)
 {
     static fab_rma_t ops[WINDOW];
@@ -714,11 +760,15 @@ static void random_body(world_t *world)
 
     introduce(world, &rkey);
     world_fill(local, (uint64_t) (1 - world->rank), LEN); /* what the other has */
+    set_numbers(ep_of(world, 1 - world->rank));
     for (int i = 0; i < WINDOW; i++) {
         bufs[i] = malloc(LEN);
     }
     for (int round = 0; round < MANY / WINDOW; round++) {
         int before = completed;
+        if (is_impatient) {
+            set_patience(world, (rng >> 40) % 4 * 10000);
+        }
         for (int i = 0; i < WINDOW; i++) {
             rng = rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
             froms[i] = (rng >> 20) % (LEN - 1);
@@ -741,21 +791,25 @@ static void random_body(world_t *world)
 static void test_random(void **state)
 {
     (void) state;
-    assert_int_equal(world_run(2, false, random_body), 0);
-    assert_int_equal(world_run(2, true, random_body), 0);
+    for (int i = 0; i < 2; i++) {
+        is_impatient = 1 == i;
+        assert_int_equal(world_run(2, false, random_body), 0);
+        assert_int_equal(world_run(2, true, random_body), 0);
+    }
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claims),       cmocka_unit_test(test_given),
-        cmocka_unit_test(test_both),         cmocka_unit_test(test_never_given),
-        cmocka_unit_test(test_leaves),       cmocka_unit_test(test_unexposed),
-        cmocka_unit_test(test_not_asked),    cmocka_unit_test(test_read_fails),
-        cmocka_unit_test(test_giver_dies),   cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_bad_ask),      cmocka_unit_test(test_wrong_message),
-        cmocka_unit_test(test_spoilt),       cmocka_unit_test(test_window),
-        cmocka_unit_test(test_window_fails), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_claims),         cmocka_unit_test(test_given),
+        cmocka_unit_test(test_both),           cmocka_unit_test(test_never_given),
+        cmocka_unit_test(test_leaves),         cmocka_unit_test(test_unexposed),
+        cmocka_unit_test(test_not_asked),      cmocka_unit_test(test_read_fails),
+        cmocka_unit_test(test_giver_dies),     cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_bad_ask),        cmocka_unit_test(test_wrong_message),
+        cmocka_unit_test(test_spoilt),         cmocka_unit_test(test_window),
+        cmocka_unit_test(test_window_fails),   cmocka_unit_test(test_random),
+        cmocka_unit_test(test_other_provider), cmocka_unit_test(test_given_short_ring),
     };
 
     fab_params.shm_cooperative = (char *) "always";
