@@ -277,23 +277,24 @@ uint64_t fab_shm_key_of(const fab_rkey_t *rkey)
     return key;
 }
 
-bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
-{
-    return ep->dom->is_coop && FAB_GET == op->kind && 0 == op->done &&
-           op->len >= FAB_SHM_COOP_MIN && NULL != ep->entry && 0 != fab_shm_key_of(&op->rkey);
-}
-
-static _Atomic uint64_t *claim_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
-{
-    return &ep->entry->claims[fetch - ep->fetches].word;
-}
-
 /* Bytes of a part that both rings hold several of. */
 static uint32_t part_for(const fab_shm_ep_t *ep)
 {
     const uint32_t max = ep->dom->addr.eager_max;
 
     return max < FAB_SHM_PART ? max : FAB_SHM_PART;
+}
+
+bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
+{
+    return ep->dom->is_coop && FAB_GET == op->kind && 0 == op->done &&
+           op->len >= FAB_SHM_COOP_MIN && NULL != ep->entry && 0 != fab_shm_key_of(&op->rkey) &&
+           op->len / part_for(ep) < FAB_SHM_PARTS_MAX;
+}
+
+static _Atomic uint64_t *claim_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
+{
+    return &ep->entry->claims[fetch - ep->fetches].word;
 }
 
 /* Ask the peer for what this operation gets. False: there is no room to ask now. */

@@ -351,7 +351,7 @@ static void test_unexposed(void **state)
     is_for_any = false;
 }
 
-/* It is not worth a message: nothing to give, too short, or a get at once. */
+/* It is not worth a message: nothing to give, too short, too long, or a get at once. */
 static void not_asked_body(world_t *world)
 {
     fab_rkey_t rkey;
@@ -370,6 +370,8 @@ static void not_asked_body(world_t *world)
         silent.complete = NULL;
         CHECK(!fab_get_now(&silent) && 4 * 65536 == silent.done);
         fab_params.shm_copy_step = 1 << 20;
+        op.len = (size_t) 1 << 43; /* more parts than can be counted */
+        CHECK(!fab_shm_coop_is_worth_it(ep_of(world, 1), &op));
         op.len = FAB_SHM_COOP_MIN - 1;
         CHECK(OPAL_SUCCESS == fab_get(&op));
         WORLD_UNTIL(1 == completed);
