@@ -28,7 +28,7 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
         return false;
     }
     return !has_qp ||
-           (0 == frame->received >> 17 && frame->qpn > 0 && frame->qpn <= 0xffffff &&
+           (0 == frame->received >> 18 && frame->qpn > 0 && frame->qpn <= 0xffffff &&
             frame->psn <= 0xffffff && frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
             frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
@@ -164,11 +164,11 @@ static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_f
  * The connection that the peer has ended is still there: what it sent before is not delivered yet,
  * its answer to CLOSE or EVICT last.  False: it does not come.
  */
-static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock)
+static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     uint64_t now = fab_now_us();
-    bool has_asked = FAB_VERBS_EVICTING == ep->state ||
-                     (ep->is_closing && FAB_VERBS_UP == ep->state);
+    bool is_closing = ep->is_closing && FAB_VERBS_UP == ep->state && 0 == hello->received;
+    bool has_asked = FAB_VERBS_EVICTING == ep->state || is_closing;
 
     if (!has_asked || ep->has_left) {
         return false;
@@ -200,7 +200,7 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
     if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
         return NULL;
     }
-    *is_later = is_ending(ep, sock);
+    *is_later = is_ending(ep, sock, hello);
     if (*is_later) {
         return NULL;
     }
@@ -214,6 +214,33 @@ static bool has_broken(const fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
 {
     return 0 != hello->received && hello->pair > ep->pair && NULL != ep->conn &&
            fab_verbs_can_keep(ep->conn);
+}
+
+/*
+ * The other side closes this process, and for it the connection has broken, but here that has ended
+ * in order: all that it sent has come.
+ */
+static bool has_ended(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *hello)
+{
+    const fab_peer_t *peer = fab_peer_find(dom->fab, hello->name);
+    const fab_verbs_ep_t *ep = NULL != peer && dom->provider == fab_peer_provider(peer) ? peer->ep
+                                                                                        : NULL;
+
+    return 0 != (hello->received & FAB_VERBS_RECEIVED_CLOSING) &&
+           (NULL == ep ||
+            (!ep->is_bound && NULL == ep->keep && (NULL == ep->conn || 0 == ep->conn->peer_qpn)));
+}
+
+/*
+ * The same the other way round: the peer asks for a new connection, as if none had broken.  What is
+ * kept for it has come.
+ */
+static void end_kept(fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
+{
+    if (ep->is_closing && NULL != ep->keep && 0 == hello->received) {
+        fab_verbs_keep_free(ep);
+        ep->is_bound = false;
+    }
 }
 
 static void on_rail(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -241,12 +268,21 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_release(sock);
         return;
     }
+    if (has_ended(fab_sock_set_dom(sock->set), hello)) {
+        refuse(sock, hello, FAB_VERBS_REFUSED_ENDED);
+        return;
+    }
     ep = asker(sock, hello, &is_later);
     if (is_later) {
         fab_sock_defer(sock);
-    } else if (NULL == ep) {
+        return;
+    }
+    if (NULL == ep) {
         refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
-    } else if (FAB_VERBS_RAIL == hello->kind) {
+        return;
+    }
+    end_kept(ep, hello);
+    if (FAB_VERBS_RAIL == hello->kind) {
         on_rail(ep, sock, hello);
     } else if (has_broken(ep, hello)) {
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "It goes on by other ports.");
@@ -352,6 +388,11 @@ void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
 
 static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
 {
+    if (FAB_VERBS_REFUSED_ENDED == reason && ep->is_closing) {
+        fab_verbs_keep_free(ep);
+        fab_verbs_connect_failed(ep, "");
+        return;
+    }
     fab_verbs_connect_cancel(ep);
     fab_verbs_ep_defer_failure(
         ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
@@ -401,7 +442,7 @@ void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
         return;
     }
     fab_verbs_connect_cancel(ep);
-    if (ep->is_closing) { /* nobody waits for it */
+    if (ep->is_closing && NULL == ep->keep) { /* nobody waits for it */
         fab_verbs_ep_finish(ep);
     } else {
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);

@@ -168,7 +168,10 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 /* Of gets and puts: by another connection their data goes as messages. */
 static int broken_status(const fab_verbs_conn_t *conn)
 {
-    return NULL != conn->ep && NULL != conn->ep->keep ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
+    const fab_verbs_ep_t *ep = conn->ep;
+
+    return NULL != ep && NULL != ep->keep && !ep->is_closing ? OPAL_ERR_NOT_SUPPORTED
+                                                             : OPAL_ERR_UNREACH;
 }
 
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)

@@ -406,11 +406,12 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 /*
  * The peer closed the connection or left.  Release it as soon as its device has answered, or cannot
- * any more.  If this process still needs the peer, the peer has failed.
+ * any more, and what was to be sent again is sent: the peer takes that before its end.  If this
+ * process still needs the peer, the peer has failed.
  */
 static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
 {
-    if (fab_verbs_is_answer_due(ep) && now < ep->end_by) {
+    if (NULL != ep->keep || (fab_verbs_is_answer_due(ep) && now < ep->end_by)) {
         return;
     }
     ep->end_by = 0;
@@ -419,10 +420,13 @@ static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
         fab_verbs_conn_linger(ep->conn);
         fab_verbs_connect_cancel(ep);
-        fab_verbs_keep_free(ep); /* the peer wants nothing more */
         ep->is_bound = false;
     }
-    fab_peer_has_left(ep->peer);
+    if (ep->is_closing) {
+        fab_verbs_ep_finish(ep);
+    } else {
+        fab_peer_has_left(ep->peer);
+    }
 }
 
 static void ep_begin_end(fab_verbs_ep_t *ep)
@@ -437,9 +441,10 @@ static void ep_begin_end(fab_verbs_ep_t *ep)
 
 void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
 {
-    fab_verbs_ep_t *ep;
+    fab_verbs_ep_t *ep, *next;
 
-    LIST_FOREACH(ep, &dom->eps, link) {
+    for (ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, link);
         if (0 != ep->end_by) {
             ep_end(ep, now);
         }
@@ -503,13 +508,25 @@ static void ep_go_on(fab_verbs_ep_t *ep)
     ep->conn->is_ready = NULL == ep->failure;
 }
 
+/* It broke, and goes on by other ports. */
+static bool goes_on(const fab_verbs_ep_t *ep)
+{
+    return NULL != ep->keep
+               ? ep->conn->is_broken
+               : NULL != ep->failure && ep->failure->is_path && fab_verbs_can_keep(ep->conn);
+}
+
 /* The peer ends the connection, or answers that this process wants to: verbs_end.h. */
 static void ep_on_end(fab_verbs_ep_t *ep, uint8_t id)
 {
+    bool is_close_sent = ep->is_closing && (NULL == ep->keep || ep->conn->is_broken);
     unsigned side = (FAB_VERBS_EVICTING == ep->state ? FAB_VERBS_SIDE_EVICTING : 0) |
-                    (ep->is_closing ? FAB_VERBS_SIDE_CLOSING : 0) |
+                    (is_close_sent ? FAB_VERBS_SIDE_CLOSING : 0) |
                     (fab_verbs_is_idle(ep->conn) ? 0 : FAB_VERBS_SIDE_BUSY);
 
+    if (FAB_VERBS_ID_CLOSE == id && goes_on(ep)) {
+        return; /* it comes again by those, and is answered behind what is sent again */
+    }
     switch (fab_verbs_on_end(side, id)) {
     case FAB_VERBS_END_AGREE:
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_EVICTED);

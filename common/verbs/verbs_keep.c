@@ -6,6 +6,10 @@
  * connect again, how many it has received (fab_verbs_frame_t.received, counted over all connections
  * that broke), and the other sends what comes after these again, before anything new.  A message in
  * a buffer is there still; one that went inline is, if it was composed in conn->composed.
+ *
+ * So it is with a peer that this process has closed: CLOSE is sent after them.  The other side may
+ * have had all, CLOSE too, and its answer was lost: it refuses the next connection (has_ended() in
+ * verbs_answer.c).
  */
 #include "verbs/verbs.h"
 
@@ -30,15 +34,13 @@ struct fab_verbs_keep {
     bool is_open;                 /* the broken connection is not drained */
 };
 
-enum { FAB_VERBS_RECEIVED_VALID = 1 << 16 };
-
 bool fab_verbs_can_keep(const fab_verbs_conn_t *conn)
 {
     const fab_verbs_ep_t *ep = conn->ep;
 
     return NULL != conn->composed && NULL != ep && 0 != conn->peer_qpn && !conn->dom->is_dead &&
-           (FAB_VERBS_UP == ep->state || FAB_VERBS_ANSWERED == ep->state) && !ep->is_closing &&
-           !ep->has_left && 0 == ep->end_by;
+           (FAB_VERBS_UP == ep->state || FAB_VERBS_ANSWERED == ep->state) && !ep->has_left &&
+           0 == ep->end_by;
 }
 
 void fab_verbs_keep_begin(fab_verbs_conn_t *conn)
@@ -109,7 +111,10 @@ void fab_verbs_keep_end(fab_verbs_conn_t *conn)
 
 uint32_t fab_verbs_keep_received(const fab_verbs_ep_t *ep)
 {
-    return NULL != ep->keep ? FAB_VERBS_RECEIVED_VALID | ep->keep->received : 0;
+    return NULL == ep->keep
+               ? 0
+               : FAB_VERBS_RECEIVED_VALID | (ep->is_closing ? FAB_VERBS_RECEIVED_CLOSING : 0u) |
+                     ep->keep->received;
 }
 
 static void drop_first(fab_verbs_keep_t *keep)
@@ -170,7 +175,7 @@ static void ep_send(fab_verbs_ep_t *ep)
     }
     fab_verbs_keep_free(ep);
     ep->conn->is_ready = true;
-    if (ep->is_closing) {
+    if (ep->is_closing && 0 == ep->end_by) { /* else CLOSED is sent */
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
     }
 }

@@ -83,8 +83,11 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     uint8_t remote;
     const char *why;
 
-    if (!can_move(ep) || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last ||
-        FAB_PEER_UP != ep->peer->state || fab_peer_is_moving(ep->peer)) {
+    const bool is_wanted = FAB_PEER_UP == ep->peer->state ||
+                           (FAB_PEER_CLOSED == ep->peer->state && NULL != ep->keep);
+
+    if (!can_move(ep) || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last || !is_wanted ||
+        fab_peer_is_moving(ep->peer)) {
         return false;
     }
     dom = fab_verbs_ports_choose(ep->dom->first, ep->peer->name, &ep->addr, &pair, &remote, &why);
@@ -115,7 +118,7 @@ static bool is_drained(fab_verbs_ep_t *ep)
     }
     if (NULL != ep->keep) {
         fab_verbs_keep_end(conn);
-        fab_verbs_conn_destroy(conn, OPAL_ERR_NOT_SUPPORTED);
+        fab_verbs_conn_destroy(conn, ep->is_closing ? OPAL_ERR_UNREACH : OPAL_ERR_NOT_SUPPORTED);
         fab_verbs_connect_cancel(ep);
     }
     return true;

@@ -735,6 +735,13 @@ static void cut_body(world_t *world)
 
 enum { KEPT = 20, SENT_AGAIN = 3 }; /* messages; KEPT is less than a window */
 
+static void send_kept(world_t *world, fab_peer_t *peer)
+{
+    for (uint64_t number = 1; number <= KEPT; number++) {
+        send_long(world, peer, number);
+    }
+}
+
 /*
  * The connection by the first port breaks with KEPT messages under way, and the next one is up with
  * room for SENT_AGAIN of them.  Returns how much room it had.
@@ -745,9 +752,7 @@ static uint32_t break_first(world_t *world, fab_verbs_ep_t *ep)
     const fab_verbs_domain_t *first = ep->dom;
 
     cut(world, first->addr.lid);
-    for (uint64_t number = 1; number <= KEPT; number++) {
-        send_long(world, ep->peer, number);
-    }
+    send_kept(world, ep->peer);
     while (first == ep->dom || FAB_VERBS_UP != ep->state) {
         world_progress(world);
         if (first != ep->dom) {
@@ -833,9 +838,7 @@ static void holds_body(world_t *world)
     if (0 == world->rank) {
         connect_to(world, peer);
         cut(world, ep_of(peer)->dom->addr.lid);
-        for (uint64_t number = 1; number <= KEPT; number++) {
-            send_long(world, peer, number);
-        }
+        send_kept(world, peer);
         WORLD_UNTIL(NULL != ep_of(peer)->keep);
         WORLD_UNTIL(!fab_has_queued(world->fab));
         CHECK(NULL == ep_of(peer)->keep && KEPT == fab_counters.verbs_sent_again);
@@ -937,6 +940,204 @@ static void test_end_kept(void **state)
 {
     (void) state;
     with_three_ports(end_kept);
+}
+
+static bool do_both; /* what rank 0 does rank 1 does, too */
+
+/* Rank 0 closes rank 1, and the connection breaks with what was sent under way: all of it comes. */
+static void close_cut_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == num_got[1 - world->rank]);
+    world_barrier(world);
+    if (0 == world->rank) {
+        cut(world, ep_of(peer)->dom->addr.lid);
+    }
+    world_barrier_idle(world);
+    if (0 == world->rank || do_both) {
+        send_kept(world, peer);
+        fab_peer_close(peer, FAB_USER_PML);
+        world->peers[1 - world->rank] = NULL;
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, peer->name));
+    }
+    WORLD_UNTIL((0 == world->rank && !do_both) || 1 + KEPT == num_got[1 - world->rank]);
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures && fab_counters.verbs_other_ports > 0);
+}
+
+static void close_cut(void)
+{
+    for (int i = 0; i < 2; i++) {
+        do_both = 1 == i;
+        world_begin_cuts();
+        assert_int_equal(world_run(2, false, close_cut_body), 0);
+        world_end_cuts();
+    }
+}
+
+static void test_close_cut(void **state)
+{
+    (void) state;
+    with_three_ports(close_cut);
+}
+
+/* The device has delivered all that was sent, CLOSE too, and does not come to say so. */
+static void lose_acks(world_t *world, const fab_verbs_conn_t *conn)
+{
+    struct ibv_wc wc = {.wr_id = 0};
+
+    while ((uint32_t) wc.wr_id + 1 != conn->head) {
+        CHECK(ibv_poll_cq(conn->dom->send_cq, 1, &wc) >= 0);
+    }
+}
+
+/* Rank 0 closes rank 1, for which the connection breaks before it sees that: all is sent again. */
+static void close_came_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    connect_to(world, peer);
+    WORLD_UNTIL(1 == num_got[1 - world->rank]);
+    world_barrier(world);
+    if (0 == world->rank) {
+        const fab_verbs_conn_t *conn = ep_of(peer)->conn;
+        fab_peer_close(peer, FAB_USER_PML);
+        world->peers[1] = NULL;
+        lose_acks(world, conn);
+        cut(world, conn->dom->addr.lid);
+        world_barrier_idle(world);
+        WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
+        CHECK(1 + KEPT == num_got[1]);
+    } else {
+        world_barrier_idle(world);
+        send_kept(world, peer);
+        fab_verbs_port_lost(verbs_domain(world));
+        WORLD_UNTIL(KEPT == fab_counters.verbs_sent_again && FAB_VERBS_IDLE == ep_of(peer)->state);
+    }
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures);
+}
+
+static void close_came(void)
+{
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, close_came_body), 0);
+    world_end_cuts();
+}
+
+static void test_close_came(void **state)
+{
+    (void) state;
+    with_three_ports(close_came);
+}
+
+/* Send, and close it; the other side gets all that after the barrier, and this one no answer. */
+static void close_unheard(world_t *world, fab_peer_t *peer)
+{
+    const fab_verbs_conn_t *conn = ep_of(peer)->conn;
+
+    send_kept(world, peer);
+    fab_peer_close(peer, FAB_USER_PML);
+    world->peers[1 - world->rank] = NULL;
+    lose_acks(world, conn);
+    cut(world, conn->dom->addr.lid);
+    world_barrier_idle(world);
+    cut(world, DOWN);
+}
+
+static enum { STAYS, CLOSES, SENDS } then; /* what rank 1 does when it has that */
+
+/*
+ * Rank 0 closes rank 1, which has all and agrees; then the connection breaks, and rank 0 knows of
+ * neither.  Nothing comes twice, and rank 1 does not fail.
+ */
+static void close_over_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (0 == world->rank) {
+        connect_to(world, peer);
+    }
+    WORLD_UNTIL(0 == world->rank || 1 == num_got[0]);
+    world_barrier(world);
+    if (0 == world->rank) {
+        close_unheard(world, peer);
+        WORLD_UNTIL(SENDS == then ? 1 == num_got[1]
+                                  : NULL == fab_peer_find(world->fab, world_name(1)));
+    } else {
+        world_barrier_idle(world);
+        if (CLOSES == then) {
+            fab_peer_close(peer, FAB_USER_PML);
+            world->peers[0] = NULL;
+            WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(0)));
+        } else {
+            WORLD_UNTIL(FAB_VERBS_IDLE == ep_of(peer)->state);
+        }
+        CHECK(1 + KEPT == num_got[0]);
+        if (SENDS == then) {
+            send_long(world, peer, 0);
+        }
+    }
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures && (0 == world->rank || 1 + KEPT == num_got[0]));
+    CHECK(0 == world->rank || CLOSES == then || is_by(peer, "verbs"));
+    CHECK(CLOSES != then || NULL == fab_peer_find(world->fab, world_name(1 - world->rank)));
+}
+
+/* The same; rank 1 closes rank 0, which asks for another connection first. */
+static void close_asked_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, on_long, NULL);
+    world_barrier(world);
+    if (1 == world->rank) {
+        connect_to(world, peer);
+    }
+    WORLD_UNTIL(1 == world->rank || 1 == num_got[1]);
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_verbs_ep_t *ep = ep_of(peer);
+        close_unheard(world, peer);
+        WORLD_UNTIL(NULL != ep->keep && verbs_domain(world) != ep->dom);
+        fab_verbs_connect_cancel(ep); /* as if it waited for its turn */
+        atomic_store(&world->shared->scratch[0], 1);
+        WORLD_UNTIL(1 == num_got[0] && NULL == fab_peer_find(world->fab, world_name(0)));
+    } else {
+        world_barrier_idle(world);
+        WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
+        CHECK(1 + KEPT == num_got[1] && FAB_VERBS_IDLE == ep_of(peer)->state);
+        send_long(world, peer, 0);
+    }
+    world_barrier(world);
+    CHECK(0 == num_wrong && 0 == world->failures && (1 == world->rank || 1 + KEPT == num_got[1]));
+    CHECK(1 == world->rank || is_by(peer, "verbs"));
+}
+
+static void close_over(void)
+{
+    for (then = STAYS; then <= SENDS; then++) {
+        world_begin_cuts();
+        assert_int_equal(world_run(2, false, close_over_body), 0);
+        world_end_cuts();
+    }
+    world_begin_cuts();
+    assert_int_equal(world_run(2, false, close_asked_body), 0);
+    world_end_cuts();
+}
+
+static void test_close_over(void **state)
+{
+    (void) state;
+    with_three_ports(close_over);
 }
 
 /*
@@ -1161,17 +1362,18 @@ static void test_cut(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),     cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_says),      cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stays),     cmocka_unit_test(test_change),
-        cmocka_unit_test(test_given_up),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_closed),    cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_twice), cmocka_unit_test(test_cut_for_good),
-        cmocka_unit_test(test_dies_then), cmocka_unit_test(test_leaves_then),
-        cmocka_unit_test(test_holds),     cmocka_unit_test(test_fails_then),
-        cmocka_unit_test(test_end_kept),  cmocka_unit_test(test_anew),
-        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_pairs),      cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_says),       cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_stays),      cmocka_unit_test(test_change),
+        cmocka_unit_test(test_given_up),   cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_closed),     cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_twice),  cmocka_unit_test(test_cut_for_good),
+        cmocka_unit_test(test_dies_then),  cmocka_unit_test(test_leaves_then),
+        cmocka_unit_test(test_holds),      cmocka_unit_test(test_fails_then),
+        cmocka_unit_test(test_end_kept),   cmocka_unit_test(test_anew),
+        cmocka_unit_test(test_left),       cmocka_unit_test(test_close_cut),
+        cmocka_unit_test(test_close_over), cmocka_unit_test(test_close_came),
     };
 
     if (argc > 1) {
