@@ -216,7 +216,7 @@ void fab_close(fab_t *fab, fab_user_t user)
     if (core_has_other_users(core, user)) {
         core_remove_user(core, user);
     } else {
-        core->users[user].is_open = false;
+        fab_user_remove(core, user); /* a provider may poll while it closes */
         fab_the_core = NULL;
         core_free(core);
     }

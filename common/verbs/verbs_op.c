@@ -75,7 +75,7 @@ void fab_verbs_op_end(fab_verbs_op_t *op)
     free(op);
     if (NULL != ended.whole) {
         share_ended(ended.whole, ended.end - ended.from, ended.status);
-    } else if (!dom->is_closed) {
+    } else if (!dom->first->is_closed) {
         rma->complete(rma, ended.status);
     }
 }

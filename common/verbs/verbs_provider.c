@@ -207,8 +207,8 @@ static void verbs_close(fab_domain_t *domain)
     LIST_FOREACH(ep, &first->eps, link) {
         fab_verbs_rails_end(ep); /* first: no LEAVE goes over them */
     }
+    first->is_closed = true;
     for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
-        dom->is_closed = true;
         announce_leave(dom);
         end_all(dom);
     }

@@ -328,7 +328,7 @@ struct fab_verbs_domain {
     uint16_t pkey_index;
     char name[64 + 8]; /* "mlx5_0:1" */
     bool is_dead;      /* the device failed */
-    bool is_closed;    /* by fab_close(): operations end without completion */
+    bool is_closed;    /* of the first: by fab_close(): operations end without completion */
     /* other providers reach all of the job: started when a process joins that they do not reach */
     bool is_standby;
     bool is_started;          /* queues and buffers are made */
