@@ -134,15 +134,6 @@ static const fab_help_topic_t help[] = {
 };
 /* clang-format on */
 
-static void show_help(const char *topic, ...)
-{
-    va_list args;
-
-    va_start(args, topic);
-    fab_help_show(help, topic, args);
-    va_end(args);
-}
-
 /* Did mpirun request fault tolerance?  A BTL can only ask for the parameter, which 4.1 has not. */
 static bool is_fault_tolerant(void)
 {
@@ -332,7 +323,7 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     mca_btl_fabric.is_named = is_named();
     if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
         !check_sizes(why, sizeof(why)) || OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
-        show_help("bad-value", fab_process.nodename, why);
+        fab_help_show(help, "bad-value", fab_process.nodename, why);
         return NULL;
     }
     modules = malloc(sizeof(*modules)); /* the framework frees it */

@@ -4,10 +4,6 @@
  */
 #include "pml_tm.h"
 
-#include <stdarg.h>
-
-#include "pml_tm_help.h"
-
 mca_pml_tm_t mca_pml_tm = {.output = -1};
 
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
@@ -17,13 +13,4 @@ void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what)
     ++mca_pml_tm.counters.bad_messages;
     snprintf(why, sizeof(why), "it sent a message that makes no sense (%s)", what);
     fab_peer_fail(peer, OMPI_ERR_BAD_PARAM, why);
-}
-
-void mca_pml_tm_show_help(const char *topic, ...)
-{
-    va_list args;
-
-    va_start(args, topic);
-    fab_help_show(mca_pml_tm_help, topic, args);
-    va_end(args);
 }

@@ -69,6 +69,7 @@
 #include "offload/offload.h"
 
 #include "pml_tm_counters.h"
+#include "pml_tm_help.h"
 #include "pml_tm_params.h"
 #include "pml_tm_wire.h"
 
@@ -213,9 +214,6 @@ static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
 
     return OPAL_LIKELY(plain == (datatype->super.flags & plain));
 }
-
-/* Print a topic of mca_pml_tm_help. */
-void mca_pml_tm_show_help(const char *topic, ...);
 
 /* Fail the peer because of a malformed message; `what` names the fault. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);

@@ -210,7 +210,7 @@ static void wait_for_speaker(void)
 static void refuse(const char *topic, const char *why)
 {
     if (is_requested()) {
-        mca_pml_tm_show_help(topic, fab_process.nodename, why);
+        fab_help_show(mca_pml_tm_help, topic, fab_process.nodename, why);
     } else {
         opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
     }
@@ -232,7 +232,8 @@ static bool reaches_all_hosts(void)
     if (is_requested()) {
         /* other processes may have another reason: they show it if the job still runs */
         wait_for_speaker();
-        mca_pml_tm_show_help("several-hosts", fab_process.nodename, num_procs, num_local, why);
+        fab_help_show(mca_pml_tm_help, "several-hosts", fab_process.nodename, num_procs, num_local,
+                      why);
     } else {
         opal_output_verbose(1, mca_pml_tm.output,
                             "pml tm is not used: %u processes, %u on this host; %s", num_procs,

@@ -49,9 +49,9 @@ static void end_job(const mca_pml_tm_failure_t *failure)
     }
     proc = (ompi_proc_t *) ompi_proc_for_name(failure->name);
     hostname = NULL != proc ? mca_pml_tm_hostname(proc) : NULL;
-    mca_pml_tm_show_help("peer-failed", fab_process.nodename, OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
-                         OMPI_NAME_PRINT(&failure->name), NULL != hostname ? hostname : "unknown",
-                         failure->why);
+    fab_help_show(mca_pml_tm_help, "peer-failed", fab_process.nodename,
+                  OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), OMPI_NAME_PRINT(&failure->name),
+                  NULL != hostname ? hostname : "unknown", failure->why);
     free(hostname);
     ompi_rte_abort(1, NULL);
 }

@@ -152,9 +152,9 @@ static int check_limits(const ompi_communicator_t *comm)
     if (context < mca_pml_tm.max_context && (uint32_t) max_size <= 1u << mca_pml_tm.source_bits) {
         return OMPI_SUCCESS;
     }
-    mca_pml_tm_show_help("tag-fields", fab_process.nodename, (unsigned) context,
-                         (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits,
-                         mca_pml_tm.source_bits);
+    fab_help_show(mca_pml_tm_help, "tag-fields", fab_process.nodename, (unsigned) context,
+                  (unsigned) mca_pml_tm.max_context, max_size, 1u << mca_pml_tm.source_bits,
+                  mca_pml_tm.source_bits);
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
@@ -213,7 +213,7 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
 
     if (OMPI_ERR_OUT_OF_RESOURCE == rc &&
         (comm == &ompi_mpi_comm_world.comm || comm == &ompi_mpi_comm_self.comm)) {
-        mca_pml_tm_show_help("no-communicator", fab_process.nodename);
+        fab_help_show(mca_pml_tm_help, "no-communicator", fab_process.nodename);
         ompi_rte_abort(rc, NULL);
     }
     return rc;

@@ -84,7 +84,8 @@ void mca_pml_tm_msg_no_memory(size_t bytes)
 {
     free(reserve);
     reserve = NULL;
-    mca_pml_tm_show_help("no-memory", fab_process.nodename, bytes, mca_pml_tm.unexpected_bytes);
+    fab_help_show(mca_pml_tm_help, "no-memory", fab_process.nodename, bytes,
+                  mca_pml_tm.unexpected_bytes);
     ompi_rte_abort(OMPI_ERR_OUT_OF_RESOURCE, NULL);
 }
 

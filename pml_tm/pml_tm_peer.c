@@ -86,8 +86,8 @@ static fab_peer_t *connect_new(const ompi_proc_t *proc, int *rc)
     free(blob);
     if (NULL == peer) {
         hostname = mca_pml_tm_hostname(proc);
-        mca_pml_tm_show_help("unreachable", fab_process.nodename,
-                             OMPI_NAME_PRINT(&proc->super.proc_name), hostname, why);
+        fab_help_show(mca_pml_tm_help, "unreachable", fab_process.nodename,
+                      OMPI_NAME_PRINT(&proc->super.proc_name), hostname, why);
         free(hostname);
         return NULL;
     }

@@ -129,8 +129,8 @@ void mca_pml_tm_peer_flush(void)
         sched_yield(); /* on a full host the peer may need this processor */
     }
     if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {
-        mca_pml_tm_show_help("not-sent", fab_process.nodename, OMPI_NAME_PRINT(OMPI_PROC_MY_NAME),
-                             mca_pml_tm.params.close_timeout);
+        fab_help_show(mca_pml_tm_help, "not-sent", fab_process.nodename,
+                      OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout);
     }
 }
 

@@ -5,7 +5,6 @@
 #include "fabric/fab_fit.h"
 
 #include <dlfcn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,15 +65,6 @@ static bool is_first_of_host(void)
     return NULL == rank || 0 == strcmp("0", rank);
 }
 
-static void show(const char *topic, ...)
-{
-    va_list args;
-
-    va_start(args, topic);
-    fab_help_show(help, topic, args);
-    va_end(args);
-}
-
 bool fab_fit_check(const fab_fit_t *fit)
 {
     char why[256];
@@ -85,10 +75,10 @@ bool fab_fit_check(const fab_fit_t *fit)
     }
     if (is_first_of_host()) {
         (void) dladdr(fit->runs, &info);
-        show("misfit", fit->component, fit->built, fit->runs,
-             NULL != info.dli_fname ? info.dli_fname : "unknown library", why);
+        fab_help_show(help, "misfit", fit->component, fit->built, fit->runs,
+                      NULL != info.dli_fname ? info.dli_fname : "unknown library", why);
     } else {
-        show("misfit-short", fit->component, fit->built, fit->runs, why);
+        fab_help_show(help, "misfit-short", fit->component, fit->built, fit->runs, why);
     }
     return false;
 }

@@ -6,8 +6,6 @@
 #ifndef FAB_HELP_H
 #define FAB_HELP_H
 
-#include <stdarg.h>
-
 #include "fabric/fab_export.h"
 
 /* A table of these ends with {NULL, NULL}. */
@@ -21,6 +19,6 @@ typedef struct fab_help_topic {
  * may be that there is none.  opal_show_help() is not used: its path to mpirun loses messages,
  * about half of them in Open MPI 4.1.4 with PMIx 4.2.
  */
-FAB_EXPORT void fab_help_show(const fab_help_topic_t *topics, const char *name, va_list args);
+FAB_EXPORT void fab_help_show(const fab_help_topic_t *topics, const char *name, ...);
 
 #endif /* FAB_HELP_H */

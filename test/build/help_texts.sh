@@ -27,15 +27,15 @@ check_params btl fabric
 
 mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.[ch]')
 # tables of fab_help_topic_t
-topics=$(sed -nE 's/^    \{"([a-z-]+)",$/\1/p' "$TM_SRC"/pml_tm/pml_tm_help.c \
+topics=$(sed -nE 's/^    \{"([a-z-]+)",( ".*)?$/\1/p' "$TM_SRC"/pml_tm/pml_tm_help.c \
     "$TM_SRC"/btl_fabric/btl_fabric_component.c "$TM_SRC"/common/fabric/fab_fit.c)
 [[ -n $topics ]] || fail "no help text"
 [[ -z $(sort <<<"$topics" | uniq -d) ]] ||
     fail "a topic is there twice: $(sort <<<"$topics" | uniq -d)"
 
-# Literal topics of mca_pml_tm_show_help(), and of btl_fabric's show_help(), exist.
-cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'show_help\(\s*"[^"]+"' |
-    sed -E 's/.*\("([^"]+)"$/\1/' | sort -u >used ||
+# Literal topics of fab_help_show() exist.
+cat "${sources[@]}" | tr '\n' ' ' | grep -aoP 'fab_help_show\(\w+,\s*"[^"]+"' |
+    sed -E 's/.*"([^"]+)"$/\1/' | sort -u >used ||
     fail "no help message is used"
 while read -r topic; do
     echo "used: [$topic]"

@@ -22,15 +22,6 @@ static const fab_help_topic_t topics[] = {
     {NULL, NULL},
 };
 
-static void show(const char *name, ...)
-{
-    va_list args;
-
-    va_start(args, name);
-    fab_help_show(topics, name, args);
-    va_end(args);
-}
-
 static void test_show(void **state)
 {
     static const char rule[] =
@@ -45,8 +36,8 @@ static void test_show(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &saved), 0);
     none = (struct rlimit){.rlim_cur = 0, .rlim_max = saved.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    show("two", "a", 7);
-    show("three");
+    fab_help_show(topics, "two", "a", 7);
+    fab_help_show(topics, "three");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &saved), 0);
     assert_true(dup2(err, STDERR_FILENO) >= 0);
     assert_true(read(ends[0], got, sizeof(got) - 1) > 0);
