@@ -210,7 +210,7 @@ static void count_waited_for(uint64_t name, uint64_t ns)
 {
     const uint32_t rank = (uint32_t) name;
 
-    if (PML_TM_ANY_PEER == name || (uint32_t) (name >> 32) != OMPI_PROC_MY_NAME->jobid) {
+    if (FAB_LOOK_ANY == name || (uint32_t) (name >> 32) != OMPI_PROC_MY_NAME->jobid) {
         return;
     }
     if (rank == waited_for.rank) {

@@ -26,64 +26,60 @@ static unsigned rank_of(uint64_t name)
     return (unsigned) (uint32_t) name; /* fab_name() */
 }
 
-static const char *to_or_from(mca_pml_tm_for_t what)
-{
-    const bool is_from = PML_TM_FOR_RECV == what || PML_TM_FOR_PROBE == what ||
-                         PML_TM_FOR_ARRIVING == what;
-
-    return is_from ? "from" : "to";
-}
-
-static const char *why_waits(const mca_pml_tm_wait_t *wait)
-{
-    static const char *const why[] = {
-        [PML_TM_FOR_RECV] = "no message fits",
-        [PML_TM_FOR_PROBE] = "no message fits",
-        [PML_TM_FOR_ROOM] = "no room towards the receiver",
-        [PML_TM_FOR_HELD] = "held back, the receiver is short of memory for unexpected messages",
-        [PML_TM_FOR_MATCH] = "the receiver knows of it, no receive fits",
-        [PML_TM_FOR_SENDING] = "data is on the way",
-        [PML_TM_FOR_ARRIVING] = "data is on the way",
-    };
-
-    return why[wait->what];
-}
+static const struct {
+    const char *name; /* for programs */
+    const char *why;
+    bool is_from; /* of a message that comes */
+} waits[] = {
+    [FAB_LOOK_RECV] = {"receive", "no message fits", true},
+    [FAB_LOOK_PROBE] = {"probe", "no message fits", true},
+    [FAB_LOOK_ROOM] = {"room", "no room towards the receiver", false},
+    [FAB_LOOK_HELD] = {"held", "held back, the receiver is short of memory for unexpected messages",
+                       false},
+    [FAB_LOOK_MATCH] = {"match", "the receiver knows of it, no receive fits", false},
+    [FAB_LOOK_SENDING] = {"sending", "data is on the way", false},
+    [FAB_LOOK_ARRIVING] = {"arriving", "data is on the way", true},
+};
 
 static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
                          const mca_pml_tm_wait_t *wait)
 {
     char tag[PML_TM_NAME_SIZE], peer[32] = "any rank", bytes[48] = "";
 
-    if (PML_TM_FOR_PROBE != wait->what) {
+    if (FAB_LOOK_PROBE != wait->what) {
         snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
-                 PML_TM_FOR_RECV == wait->what ? "up to " : "", (unsigned long long) wait->bytes);
+                 FAB_LOOK_RECV == wait->what ? "up to " : "", (unsigned long long) wait->bytes);
     }
-    if (PML_TM_ANY_PEER != wait->peer) {
+    if (FAB_LOOK_ANY != wait->peer) {
         snprintf(peer, sizeof(peer), "rank %u", rank_of(wait->peer));
     }
-    mca_pml_tm_text_line(text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s",
-                         rank_of(node->name), node->state.host, node->state.pid,
-                         '\0' != node->state.call[0] ? node->state.call : "MPI",
-                         to_or_from(wait->what), peer, mca_pml_tm_text_tag(tag, wait->tag), bytes,
-                         wait->comm, why_waits(wait), node->state.waited_ms / 1000.0);
+    mca_pml_tm_text_line(
+        text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s", rank_of(node->name),
+        node->state.host, node->state.pid, '\0' != node->state.call[0] ? node->state.call : "MPI",
+        waits[wait->what].is_from ? "from" : "to", peer, mca_pml_tm_text_tag(tag, wait->tag), bytes,
+        wait->comm, waits[wait->what].why, node->state.waited_ms / 1000.0);
 }
+
+/* What is known of a node that is not waiting; for programs in fewer words. */
+static const struct {
+    const char *name;
+    const char *text;
+} statuses[] = {
+    [PML_TM_NODE_NEW] = {"not asked", "was not asked"},
+    [PML_TM_NODE_ASKED] = {"not asked", "was not asked"},
+    [PML_TM_NODE_ANSWERED] = {"answers", ""},
+    [PML_TM_NODE_SILENT] = {"does not call MPI", "has not answered for 2 s: it does not call MPI; "
+                                                 "it computes, or was stopped"},
+    [PML_TM_NODE_UNKNOWN] = {"unknown",
+                             "was never in contact with this process, and was not asked"},
+    [PML_TM_NODE_GONE] = {"gone", "has left the job, or failed"},
+};
 
 static void line_of_other(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
 {
-    static const char silent[] = "has not answered for 2 s: it does not call MPI; it computes, or "
-                                 "was stopped";
-    static const char *const how[] = {
-        [PML_TM_NODE_NEW] = "was not asked",
-        [PML_TM_NODE_ASKED] = "was not asked",
-        [PML_TM_NODE_ANSWERED] = "",
-        [PML_TM_NODE_SILENT] = silent,
-        [PML_TM_NODE_UNKNOWN] = "was never in contact with this process, and was not asked",
-        [PML_TM_NODE_GONE] = "has left the job, or failed",
-    };
-    const bool has_host = mca_pml_tm_node_answers(node);
-
-    if (!has_host) {
-        mca_pml_tm_text_line(text, "  rank %-4u %s", rank_of(node->name), how[node->status]);
+    if (!mca_pml_tm_node_answers(node)) {
+        mca_pml_tm_text_line(text, "  rank %-4u %s", rank_of(node->name),
+                             statuses[node->status].text);
     } else {
         mca_pml_tm_text_line(text, "  rank %-4u %s:%u  is in %s, and waits for no message there",
                              rank_of(node->name), node->state.host, node->state.pid,
@@ -105,7 +101,7 @@ static void lines_of_node(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node
         mca_pml_tm_text_line(text, "            ... and %u more", node->state.more);
     }
     if (!mca_pml_tm_node_waits(node)) {
-        mca_pml_tm_text_line(text, PML_TM_FOR_PROBE == node->state.waits[0].what
+        mca_pml_tm_text_line(text, FAB_LOOK_PROBE == node->state.waits[0].what
                                        ? "            (in a loop: the call returns if there is "
                                          "none, and nothing was sent or received meanwhile)"
                                        : "            (the call may end without these)");
@@ -130,8 +126,7 @@ static bool is_near_tag(int32_t wanted, int32_t tag)
 /* Why the message does not fit; NULL: in too many ways. */
 static const char *why_not(const near_t *near, const mca_pml_tm_msg_t *msg)
 {
-    const bool is_source = PML_TM_ANY_PEER == near->wait->peer ||
-                           near->wait->peer == msg->peer->name;
+    const bool is_source = FAB_LOOK_ANY == near->wait->peer || near->wait->peer == msg->peer->name;
     const bool is_tag = is_near_tag(near->wait->tag, mca_pml_tm_tag_tag(msg->hdr.tag));
     const bool is_internal = near->wait->tag < 0 && OMPI_ANY_TAG != near->wait->tag;
 
@@ -171,7 +166,7 @@ static int look_for_near(mca_pml_tm_text_t *text)
     near_t near = {.text = text, .wait = &state->waits[0]};
 
     if (1 != state->num_waits ||
-        (PML_TM_FOR_RECV != state->waits[0].what && PML_TM_FOR_PROBE != state->waits[0].what)) {
+        (FAB_LOOK_RECV != state->waits[0].what && FAB_LOOK_PROBE != state->waits[0].what)) {
         return 0;
     }
     for (uint32_t i = 0; i < mca_pml_tm.num_comms && near.count < MAX_NEAR; ++i) {
@@ -231,17 +226,10 @@ static void line_of_silent(mca_pml_tm_text_t *text, uint64_t name)
 
 static void add_wait(mca_pml_tm_json_t *json, const mca_pml_tm_wait_t *wait)
 {
-    static const char *const what[] = {
-        [PML_TM_FOR_RECV] = "receive",      [PML_TM_FOR_PROBE] = "probe",
-        [PML_TM_FOR_ROOM] = "room",         [PML_TM_FOR_HELD] = "held",
-        [PML_TM_FOR_MATCH] = "match",       [PML_TM_FOR_SENDING] = "sending",
-        [PML_TM_FOR_ARRIVING] = "arriving",
-    };
-
     mca_pml_tm_json_open(json, NULL, "{}");
-    mca_pml_tm_json_text(json, "for", what[wait->what]);
+    mca_pml_tm_json_text(json, "for", waits[wait->what].name);
     mca_pml_tm_json_number(json, "rank",
-                           PML_TM_ANY_PEER == wait->peer ? -1 : (long long) (uint32_t) wait->peer);
+                           FAB_LOOK_ANY == wait->peer ? -1 : (long long) (uint32_t) wait->peer);
     mca_pml_tm_json_number(json, "tag", wait->tag);
     mca_pml_tm_json_number(json, "bytes", (long long) wait->bytes);
     mca_pml_tm_json_text(json, "communicator", wait->comm);
@@ -264,15 +252,9 @@ static void add_answer(mca_pml_tm_json_t *json, const mca_pml_tm_answer_t *state
 
 static void add_node(mca_pml_tm_json_t *json, const mca_pml_tm_node_t *node)
 {
-    static const char *const status[] = {
-        [PML_TM_NODE_NEW] = "not asked",    [PML_TM_NODE_ASKED] = "not asked",
-        [PML_TM_NODE_ANSWERED] = "answers", [PML_TM_NODE_SILENT] = "does not call MPI",
-        [PML_TM_NODE_UNKNOWN] = "unknown",  [PML_TM_NODE_GONE] = "gone",
-    };
-
     mca_pml_tm_json_open(json, NULL, "{}");
     mca_pml_tm_json_number(json, "rank", (uint32_t) node->name);
-    mca_pml_tm_json_text(json, "status", status[node->status]);
+    mca_pml_tm_json_text(json, "status", statuses[node->status].name);
     if (node->next >= 0) {
         mca_pml_tm_json_number(json, "waits_for",
                                (uint32_t) mca_pml_tm_nodes.node[node->next].name);
@@ -326,7 +308,7 @@ static void lines_of_self(mca_pml_tm_text_t *text)
 }
 
 /* Is every process of the circle from `at` on in such a wait? */
-static bool is_circle_of(int at, mca_pml_tm_for_t what)
+static bool is_circle_of(int at, fab_look_wait_t what)
 {
     int i = at;
 
@@ -344,14 +326,14 @@ static void advise_circle(mca_pml_tm_text_t *text, int at)
     if (at == mca_pml_tm_node(at)->next) {
         mca_pml_tm_text_line(text, "  No other rank can end this call: post the receive, or the "
                                    "non-blocking send, before it.");
-    } else if (is_circle_of(at, PML_TM_FOR_MATCH)) {
+    } else if (is_circle_of(at, FAB_LOOK_MATCH)) {
         mca_pml_tm_text_line(text,
                              "  Each has the other's message and no receive for it. Messages above "
                              "%u bytes (pml_tm_eager_limit), and",
                              mca_pml_tm.eager_limit);
         mca_pml_tm_text_line(text, "  synchronous ones, wait for their receive, with every MPI: "
                                    "post the receives first, or use MPI_Sendrecv.");
-    } else if (is_circle_of(at, PML_TM_FOR_RECV)) {
+    } else if (is_circle_of(at, FAB_LOOK_RECV)) {
         mca_pml_tm_text_line(text,
                              "  Each waits for a message before it sends one: let one of them "
                              "send first, or use MPI_Sendrecv.");
@@ -468,29 +450,30 @@ mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal)
 {
     mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
     const bool must_print = is_by_signal || look_for_near(NULL) > 0;
+    const bool is_stuck = mca_pml_tm_node(0)->is_stuck;
+    const char *kind = NULL;
     int length;
 
     if (NULL == text) {
         return (mca_pml_tm_hang_report_t){NULL, NULL};
     }
-    length = mca_pml_tm_node(0)->is_stuck || is_circle_of_threads() ? circle_length() : 0;
+    length = is_stuck || is_circle_of_threads() ? circle_length() : 0;
     if (length > 0) {
         lines_of_circle(text, length);
-        return (mca_pml_tm_hang_report_t){
-            text,
-            write_json(mca_pml_tm_node(0)->is_stuck ? "circle" : "circle of threads", length)};
+        kind = is_stuck ? "circle" : "circle of threads";
+    } else if (is_stuck && must_print) {
+        mca_pml_tm_text_line(text,
+                             "pml tm: rank %u has waited for %.0f s, for ranks that wait for each "
+                             "other:",
+                             rank_of(mca_pml_tm_node(0)->name), waited_s());
+        lines_of_self(text);
+        kind = "behind a circle";
+    } else if (!is_stuck && lines_of_wait(text, must_print, is_by_signal)) {
+        kind = "wait";
     }
-    if (mca_pml_tm_node(0)->is_stuck ? must_print : lines_of_wait(text, must_print, is_by_signal)) {
-        if (mca_pml_tm_node(0)->is_stuck) {
-            mca_pml_tm_text_line(text,
-                                 "pml tm: rank %u has waited for %.0f s, for ranks that wait "
-                                 "for each other:",
-                                 rank_of(mca_pml_tm_node(0)->name), waited_s());
-            lines_of_self(text);
-        }
-        return (mca_pml_tm_hang_report_t){
-            text, write_json(mca_pml_tm_node(0)->is_stuck ? "behind a circle" : "wait", 0)};
+    if (NULL == kind) {
+        free(text);
+        return (mca_pml_tm_hang_report_t){NULL, NULL};
     }
-    free(text);
-    return (mca_pml_tm_hang_report_t){NULL, NULL};
+    return (mca_pml_tm_hang_report_t){text, write_json(kind, length)};
 }

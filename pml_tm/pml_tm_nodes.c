@@ -119,7 +119,7 @@ static bool is_valid(mca_pml_tm_answer_t *state)
     clean(state->host, sizeof(state->host));
     for (int i = 0; i < state->num_waits; ++i) {
         clean(state->waits[i].comm, sizeof(state->waits[i].comm));
-        if (state->waits[i].what < PML_TM_FOR_RECV || state->waits[i].what > PML_TM_FOR_ARRIVING) {
+        if (state->waits[i].what < FAB_LOOK_RECV || state->waits[i].what > FAB_LOOK_ARRIVING) {
             return false;
         }
     }
@@ -202,7 +202,7 @@ static bool for_each_peer(const mca_pml_tm_node_t *node, void (*fn)(void *ctx, u
         const mca_pml_tm_wait_t *wait = &node->state.waits[i];
         const mca_pml_tm_comm_t *tmc = mca_pml_tm_state_comm(wait);
 
-        if (PML_TM_ANY_PEER != wait->peer) {
+        if (FAB_LOOK_ANY != wait->peer) {
             fn(ctx, wait->peer);
             continue;
         }

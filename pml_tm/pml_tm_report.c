@@ -41,8 +41,10 @@ static uint64_t begin_ns;
 static const struct {
     unsigned bits; /* messages below 1 << bits bytes */
     const char *name;
+    const char *json; /* for programs */
 } sizes[PML_TM_REPORT_SIZES] = {
-    {6, "below 64 bytes"}, {10, "1 KiB"}, {14, "16 KiB"}, {18, "256 KiB"}, {64, "longer"},
+    {6, "below 64 bytes", "below_64"}, {10, "1 KiB", "below_1_KiB"}, {14, "16 KiB", "below_16_KiB"},
+    {18, "256 KiB", "below_256_KiB"},  {64, "longer", "longer"},
 };
 
 static void add(unsigned which, uint64_t value)
@@ -239,27 +241,41 @@ static void lines_of_time(mca_pml_tm_text_t *text)
     }
 }
 
+/* Numbers that stand as they are in the report for programs. */
+static const struct {
+    unsigned which;
+    const char *name;
+    const char *refused; /* what was refused, for people; NULL: nothing was */
+} sums[] = {
+    {PML_TM_REPORT_EAGER, "eager", NULL},
+    {PML_TM_REPORT_STREAMED, "streamed", NULL},
+    {PML_TM_REPORT_RNDV, "announced", NULL},
+    {PML_TM_REPORT_GET_BYTES, "bytes_read", NULL},
+    {PML_TM_REPORT_PIPELINE_BYTES, "bytes_in_pieces", NULL},
+    {PML_TM_REPORT_EXPECTED, "expected", NULL},
+    {PML_TM_REPORT_UNEXPECTED, "unexpected", NULL},
+    {PML_TM_REPORT_QUEUED, "queued_sends", NULL},
+    {PML_TM_REPORT_HELD, "held_sends", NULL},
+    {PML_TM_REPORT_CMA_REFUSED, "shm_cma_refused",
+     "ranks whose memory the kernel did not let another read"},
+    {PML_TM_REPORT_LOCKED_MEMORY, "verbs_locked_memory",
+     "registrations: locked memory was used up"},
+    {PML_TM_REPORT_UNREGISTRABLE, "unregistrable", "registrations that the device did not make"},
+    {PML_TM_REPORT_REFUSED, "refused", "requests to connect"},
+    {PML_TM_REPORT_STRANGERS, "tcp_strangers", "connections of somebody who is not of the job"},
+    {PML_TM_REPORT_LINKS_FAILED, "tcp_links_failed", "further connections by TCP"},
+    {PML_TM_REPORT_MOVED, "peers_moved", "ranks that the first network did not reach"},
+};
+
 /* What was refused, and why, as far as there is a counter; the table of paths says the rest. */
 static void lines_of_refusals(mca_pml_tm_text_t *text)
 {
-    static const struct {
-        unsigned which;
-        const char *what;
-    } refusals[] = {
-        {PML_TM_REPORT_CMA_REFUSED, "ranks whose memory the kernel did not let another read"},
-        {PML_TM_REPORT_LOCKED_MEMORY, "registrations: locked memory was used up"},
-        {PML_TM_REPORT_UNREGISTRABLE, "registrations that the device did not make"},
-        {PML_TM_REPORT_REFUSED, "requests to connect"},
-        {PML_TM_REPORT_STRANGERS, "connections of somebody who is not of the job"},
-        {PML_TM_REPORT_LINKS_FAILED, "further connections by TCP"},
-        {PML_TM_REPORT_MOVED, "ranks that the first network did not reach"},
-    };
     const char *name = "refused";
 
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); ++i) {
-        if (0 != total[refusals[i].which]) {
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
+        if (NULL != sums[i].refused && 0 != total[sums[i].which]) {
             mca_pml_tm_text_line(text, "  %-14s %llu %s", name,
-                                 (unsigned long long) total[refusals[i].which], refusals[i].what);
+                                 (unsigned long long) total[sums[i].which], sums[i].refused);
             name = "";
         }
     }
@@ -297,50 +313,18 @@ static void lines_to_do(mca_pml_tm_text_t *text)
 
 static void add_json_ways(mca_pml_tm_json_t *json)
 {
-    static const char *const names[PML_TM_REPORT_SIZES] = {
-        "below_64", "below_1_KiB", "below_16_KiB", "below_256_KiB", "longer"};
-
     mca_pml_tm_json_open(json, "by", "{}");
     for (unsigned p = 0; NULL != fab_provider_name(p); ++p) {
         const uint64_t *way = &total[PML_TM_REPORT_WAYS + p * (PML_TM_REPORT_SIZES + 1)];
 
         mca_pml_tm_json_open(json, fab_provider_name(p), "{}");
         for (unsigned i = 0; i < PML_TM_REPORT_SIZES; ++i) {
-            mca_pml_tm_json_number(json, names[i], (long long) way[i]);
+            mca_pml_tm_json_number(json, sizes[i].json, (long long) way[i]);
         }
         mca_pml_tm_json_number(json, "bytes", (long long) way[PML_TM_REPORT_SIZES]);
         mca_pml_tm_json_close(json, "{}");
     }
     mca_pml_tm_json_close(json, "{}");
-}
-
-static void add_json_sums(mca_pml_tm_json_t *json)
-{
-    static const struct {
-        unsigned which;
-        const char *name;
-    } sums[] = {
-        {PML_TM_REPORT_EAGER, "eager"},
-        {PML_TM_REPORT_STREAMED, "streamed"},
-        {PML_TM_REPORT_RNDV, "announced"},
-        {PML_TM_REPORT_GET_BYTES, "bytes_read"},
-        {PML_TM_REPORT_PIPELINE_BYTES, "bytes_in_pieces"},
-        {PML_TM_REPORT_EXPECTED, "expected"},
-        {PML_TM_REPORT_UNEXPECTED, "unexpected"},
-        {PML_TM_REPORT_QUEUED, "queued_sends"},
-        {PML_TM_REPORT_HELD, "held_sends"},
-        {PML_TM_REPORT_CMA_REFUSED, "shm_cma_refused"},
-        {PML_TM_REPORT_LOCKED_MEMORY, "verbs_locked_memory"},
-        {PML_TM_REPORT_UNREGISTRABLE, "unregistrable"},
-        {PML_TM_REPORT_REFUSED, "refused"},
-        {PML_TM_REPORT_STRANGERS, "tcp_strangers"},
-        {PML_TM_REPORT_LINKS_FAILED, "tcp_links_failed"},
-        {PML_TM_REPORT_MOVED, "peers_moved"},
-    };
-
-    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-        mca_pml_tm_json_number(json, sums[i].name, (long long) total[sums[i].which]);
-    }
 }
 
 /* A number and its rank. */
@@ -370,7 +354,9 @@ static void write_json(uint32_t size)
     add_json_ranked(json, "waited_for_ms", PML_TM_REPORT_WAITED_FOR);
     add_json_ranked(json, "posted_max", PML_TM_REPORT_POSTED_MAX);
     add_json_ranked(json, "unexpected_max", PML_TM_REPORT_UNEXP_MAX);
-    add_json_sums(json);
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
+        mca_pml_tm_json_number(json, sums[i].name, (long long) total[sums[i].which]);
+    }
     add_json_ways(json);
     mca_pml_tm_json_open(json, "to_do", "[]");
     for (int i = 0; i < count; ++i) {

@@ -130,7 +130,7 @@ static uint64_t name_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
     opal_process_name_t name;
 
     if (source < 0 || source >= tmc->num_sources) {
-        return PML_TM_ANY_PEER;
+        return FAB_LOOK_ANY;
     }
     name = ompi_group_get_proc_name(tmc->comm->c_remote_group, source);
     return mca_pml_tm_peer_name(&name);
@@ -160,22 +160,22 @@ static void add_recv(mca_pml_tm_answer_t *state, const mca_pml_tm_recv_request_t
                      .peer = is_posted ? name_of_source(tmc, base->req_peer) : req->core.peer->name,
                      .bytes = is_posted ? req->capacity : req->wanted,
                      .tag = is_posted ? base->req_tag : base->req_ompi.req_status.MPI_TAG,
-                     .what = is_posted ? PML_TM_FOR_RECV : PML_TM_FOR_ARRIVING});
+                     .what = is_posted ? FAB_LOOK_RECV : FAB_LOOK_ARRIVING});
     }
 }
 
-static mca_pml_tm_for_t what_send_waits_for(const mca_pml_tm_core_t *core)
+static fab_look_wait_t what_send_waits_for(const mca_pml_tm_core_t *core)
 {
     switch (core->phase) {
     case PML_TM_WAIT_ROOM:
-        return PML_TM_FOR_ROOM;
+        return FAB_LOOK_ROOM;
     case PML_TM_HELD:
-        return PML_TM_FOR_HELD;
+        return FAB_LOOK_HELD;
     case PML_TM_WAIT_ACK:
     case PML_TM_WAIT_FIN:
-        return PML_TM_FOR_MATCH;
+        return FAB_LOOK_MATCH;
     default:
-        return PML_TM_FOR_SENDING;
+        return FAB_LOOK_SENDING;
     }
 }
 
@@ -210,7 +210,7 @@ static void add_probe(mca_pml_tm_answer_t *state, const mca_pml_tm_waiting_t *wh
         add_wait(state, what->comm,
                  (mca_pml_tm_wait_t){.peer = name_of_source(tmc, what->source),
                                      .tag = what->tag,
-                                     .what = PML_TM_FOR_PROBE});
+                                     .what = FAB_LOOK_PROBE});
     }
 }
 
@@ -248,10 +248,6 @@ static bool is_moving(void)
 
 /* ---- for those who look from outside ------------------------------------ */
 
-_Static_assert((int) PML_TM_FOR_RECV == (int) FAB_LOOK_RECV &&
-                   (int) PML_TM_FOR_ARRIVING == (int) FAB_LOOK_ARRIVING,
-               "the same kinds of waits, in the same order");
-
 /* What a call of this PML waits for; in others it may be much, so only that it is there. */
 static void get_first(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch)
 {
@@ -261,7 +257,7 @@ static void get_first(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watc
         add_probe(state, &watch->what);
     }
     if (0 == state->num_waits) {
-        state->waits[0] = (mca_pml_tm_wait_t){.peer = PML_TM_ANY_PEER, .what = FAB_LOOK_OTHER};
+        state->waits[0] = (mca_pml_tm_wait_t){.peer = FAB_LOOK_ANY, .what = FAB_LOOK_OTHER};
     }
 }
 

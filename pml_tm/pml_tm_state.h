@@ -48,7 +48,7 @@ void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *
 /* Show it to those who look from outside (fab_look.h), now and then. Lock held. */
 void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
-/* Name of the process that a wait is for; PML_TM_ANY_PEER: any, or it is not known. Lock held. */
+/* Name of the process that a wait is for; FAB_LOOK_ANY: any, or it is not known. Lock held. */
 uint64_t mca_pml_tm_state_peer(const mca_pml_tm_watch_t *watch);
 
 /* Where the program calls MPI in this thread: "FUNCTION (FILE)", or "" if that is not known. */

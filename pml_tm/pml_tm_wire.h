@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "fabric/fab.h"
+#include "fabric/fab_look_wire.h"
 
 /* Active messages beside FAB_AM_EAGER, FAB_AM_RNDV and FAB_AM_FIN. */
 enum {
@@ -103,26 +104,13 @@ typedef struct mca_pml_tm_context {
 
 _Static_assert(24 == sizeof(mca_pml_tm_context_t), "wire format");
 
-/* What a process may wait for. */
-typedef enum {
-    PML_TM_FOR_RECV = 1, /* a message that fits a receive */
-    PML_TM_FOR_PROBE,    /* a message that fits a probe */
-    PML_TM_FOR_ROOM,     /* room towards the receiver of a message */
-    PML_TM_FOR_HELD,     /* memory for unexpected messages at the receiver */
-    PML_TM_FOR_MATCH,    /* the receive for a message that it knows of */
-    PML_TM_FOR_SENDING,  /* the rest of a send, whose data is on the way */
-    PML_TM_FOR_ARRIVING, /* the rest of a message, whose data is on the way */
-} mca_pml_tm_for_t;
-
-#define PML_TM_ANY_PEER UINT64_MAX
-
 /* One thing that a process waits for. Texts end with a 0. */
 typedef struct mca_pml_tm_wait {
-    uint64_t peer; /* name of the other process, or PML_TM_ANY_PEER: any of the communicator */
+    uint64_t peer; /* name of the other process, or FAB_LOOK_ANY: any of the communicator */
     uint64_t bytes;
     int32_t tag;
     uint32_t context; /* its context id for the communicator */
-    uint8_t what;     /* mca_pml_tm_for_t */
+    uint8_t what;     /* fab_look_wait_t */
     uint8_t reserved[7];
     char comm[24]; /* the communicator's name, or the beginning of it */
 } mca_pml_tm_wait_t;

@@ -71,7 +71,7 @@ static void set(int (*waits_for)(int rank))
         mca_pml_tm_node(i)->state = (mca_pml_tm_answer_t){
             .num_waits = other != i,
             .flags = other != i ? PML_TM_STATE_WAITS : 0,
-            .waits = {{.peer = (uint64_t) other, .what = PML_TM_FOR_RECV}}};
+            .waits = {{.peer = (uint64_t) other, .what = FAB_LOOK_RECV}}};
     }
 }
 
