@@ -176,6 +176,7 @@ typedef struct mca_pml_tm {
     /* looks now and then at what waits (pml_tm_hang.c); NULL: not open */
     void (*tick)(void);
     atomic_uint tick_polls; /* empty polls of all of Open MPI since the last tick */
+    uint64_t begin_ns;      /* when it was enabled */
     bool is_enabled;
     bool has_device_memory; /* a program may pass memory that only the convertor can copy */
 } mca_pml_tm_t;

@@ -46,11 +46,6 @@ static void add_depths(const fab_match_dom_t *match, uint32_t *posted_max, uint3
     *unexp_max = match->unexp_max > *unexp_max ? match->unexp_max : *unexp_max;
 }
 
-void mca_pml_tm_comm_keep_depths(const mca_pml_tm_comm_t *tmc)
-{
-    add_depths(&tmc->match, &mca_pml_tm.posted_max, &mca_pml_tm.unexp_max);
-}
-
 void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max)
 {
     *posted_max = mca_pml_tm.posted_max;
@@ -64,6 +59,8 @@ void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max)
 
 void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc)
 {
+    add_depths(&tmc->match, &mca_pml_tm.posted_max, &mca_pml_tm.unexp_max);
+    fab_match_fini(&tmc->match);
     for (uint32_t i = 0; i < num_blocks(tmc->num_sources); ++i) {
         mca_pml_tm_peers_t *block = atomic_load_explicit(&tmc->peers[i], memory_order_relaxed);
         if (&no_peers != block) {

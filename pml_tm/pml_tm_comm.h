@@ -75,13 +75,11 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
 /* For a communicator; NULL: no memory.  Only what mca_pml_tm_comm_met() needs is set. */
 mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm);
 
+/* It goes, with its domain, but still counts in mca_pml_tm_comm_depths().  Lock held. */
 void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc);
 
 /* The most receives posted, and messages unexpected, at once in any one communicator. Lock held. */
 void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max);
-
-/* A communicator goes: it still counts there. Lock held. */
-void mca_pml_tm_comm_keep_depths(const mca_pml_tm_comm_t *tmc);
 
 /* The peer of a source rank, if the communicator has met it; or NULL. */
 static inline fab_peer_t *mca_pml_tm_comm_met(const mca_pml_tm_comm_t *tmc, int32_t rank)

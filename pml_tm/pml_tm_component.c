@@ -45,12 +45,6 @@ static int register_params(void)
                               &mca_pml_tm_component.pmlm_version);
 }
 
-static bool check_params(char *why, size_t size)
-{
-    return OPAL_SUCCESS == mca_pml_tm_params_check(&mca_pml_tm.params, why, size) &&
-           OPAL_SUCCESS == fab_params_check(why, size);
-}
-
 /* ---- counters ----------------------------------------------------------- */
 
 #define COUNT_ONE(name, field, help) +1
@@ -326,7 +320,8 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     int best = *priority;
 
     *priority = mca_pml_tm.params.priority;
-    if (!check_params(why, sizeof(why))) {
+    if (OPAL_SUCCESS != mca_pml_tm_params_check(&mca_pml_tm.params, why, sizeof(why)) ||
+        OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
         if (is_requested()) {
             wait_for_speaker();
         }
@@ -339,7 +334,9 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         return NULL;
     }
     init_state();
-    mca_pml_tm_thread_announce();
+    if (mca_pml_tm.params.progress_thread) {
+        opal_set_using_threads(true); /* before the fabric is opened: Open MPI is to use locks */
+    }
     if (OPAL_SUCCESS != open_fabric()) {
         return NULL;
     }
@@ -359,16 +356,6 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
                             "no BTL can be used: one-sided MPI will not work");
     }
     return &mca_pml_tm_module;
-}
-
-/*
- * One-sided MPI has made Open MPI poll the BTLs, which are unloaded soon; only the PML ends that.
- */
-static void close_btls(void)
-{
-    if (NULL != mca_bml.bml_finalize) {
-        (void) mca_bml.bml_finalize();
-    }
 }
 
 /*
@@ -392,7 +379,10 @@ static int finalize(void)
     mca_pml_tm_thread_end();
     finish_gets();
     mca_pml_tm_peer_flush();
-    close_btls();
+    if (NULL != mca_bml.bml_finalize) {
+        /* one-sided MPI has made Open MPI poll the BTLs, which are unloaded soon */
+        (void) mca_bml.bml_finalize();
+    }
     mca_pml_tm.is_enabled = false;
     mca_pml_tm_hang_close();
     mca_pml_tm_record_fini();

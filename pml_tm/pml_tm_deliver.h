@@ -7,8 +7,6 @@
 
 #include "fabric/fab_copy.h"
 
-#include "fabric/fab_copy.h"
-
 #include "pml_tm_offload.h"
 #include "pml_tm_request.h"
 
@@ -56,7 +54,7 @@ mca_pml_tm_deliver_end(mca_pml_tm_recv_request_t *req, uint64_t key, size_t len)
     status->MPI_SOURCE = (int32_t) (key >> 32);
     status->MPI_TAG = (int32_t) (uint32_t) key;
     status->_ucount = len;
-    mca_pml_tm_done_well(&req->core);
+    mca_pml_tm_done_as(&req->core, true);
 }
 
 /*

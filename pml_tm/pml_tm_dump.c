@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "pml_tm_flow.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
@@ -23,11 +22,6 @@ typedef struct walk {
     const mca_pml_tm_comm_t *tmc;
 } walk_t;
 
-static const char *type_name(const mca_pml_base_request_t *base)
-{
-    return NULL != base->req_datatype ? base->req_datatype->name : "";
-}
-
 static bool line_of_recv(void *ctx, const fab_match_recv_t *match)
 {
     const walk_t *walk = ctx;
@@ -35,10 +29,10 @@ static bool line_of_recv(void *ctx, const fab_match_recv_t *match)
     const mca_pml_base_request_t *base = &req->req_recv.req_base;
     char source[PML_TM_NAME_SIZE], tag[PML_TM_NAME_SIZE];
 
-    mca_pml_tm_text_line(walk->text, "  receive     from %-6s tag %-8s up to %zu bytes, %s at %p",
-                         mca_pml_tm_text_source(source, match->source),
-                         mca_pml_tm_text_tag(tag, match->tag), req->capacity, type_name(base),
-                         base->req_addr);
+    mca_pml_tm_text_line(
+        walk->text, "  receive     from %-6s tag %-8s up to %zu bytes, %s at %p",
+        mca_pml_tm_text_source(source, match->source), mca_pml_tm_text_tag(tag, match->tag),
+        req->capacity, NULL != base->req_datatype ? base->req_datatype->name : "", base->req_addr);
     return true;
 }
 
@@ -140,14 +134,6 @@ static void lines_of_flow(const walk_t *walk)
     }
 }
 
-/* Messages for communicators that this process has not made yet. */
-static void lines_of_early(mca_pml_tm_text_t *text)
-{
-    for (const mca_pml_tm_msg_t *msg = mca_pml_tm.early; NULL != msg; msg = msg->next) {
-        line_of_message(text, "early", msg);
-    }
-}
-
 static void line_of_comm(mca_pml_tm_text_t *text, const mca_pml_tm_comm_t *tmc)
 {
     mca_pml_tm_text_line(text,
@@ -188,8 +174,10 @@ int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
             }
         }
     }
-    if (verbose > 0) {
-        lines_of_early(text);
+    /* messages for communicators that this process has not made yet */
+    for (const mca_pml_tm_msg_t *msg = mca_pml_tm.early; verbose > 0 && NULL != msg;
+         msg = msg->next) {
+        line_of_message(text, "early", msg);
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_text_print(text);

@@ -130,11 +130,7 @@ void mca_pml_tm_offload_free(void);
 
 /* ---- pml_tm_thread.c ---------------------------------------------------- */
 
-/*
- * They do nothing unless params.progress_thread is set.  Lock not held.  announce: make Open MPI
- * use locks, before the fabric is opened.
- */
-void mca_pml_tm_thread_announce(void);
+/* They do nothing unless params.progress_thread is set.  Lock not held. */
 int mca_pml_tm_thread_start(void);
 void mca_pml_tm_thread_end(void);
 
@@ -144,17 +140,14 @@ void mca_pml_tm_thread_end(void);
 void mca_pml_tm_hang_open(void);
 void mca_pml_tm_hang_close(void);
 
-/* How long calls of this process have waited, without the first microseconds of each. Lock held. */
-uint64_t mca_pml_tm_hang_waited_ns(void);
-
-/* At least how much of that, and for which rank: the one with more than half, if there is one. */
-uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank);
+/*
+ * How long calls of this process have waited, without the first microseconds of each; at least how
+ * much of that, and for which rank: the one with more than half, if there is one.  Lock held.
+ */
+uint64_t mca_pml_tm_hang_waited(uint64_t *for_ns, uint32_t *for_rank);
 
 /* MPI_COMM_WORLD is about to go. Lock not held. */
 void mca_pml_tm_report_end(ompi_communicator_t *world);
-
-/* The component is open: its time begins. */
-void mca_pml_tm_report_open(void);
 
 /* Handler of PML_TM_AM_REPORT. */
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_report_told);

@@ -90,8 +90,7 @@ static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
         if (mca_pml_tm_refuse_revoked(tmc, msg->peer, msg->hdr)) {
             mca_pml_tm_msg_release(msg);
         } else {
-            fab_match_add_msg(&tmc->match, &msg->match,
-                              mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
+            fab_match_add_msg(&tmc->match, &msg->match, mca_pml_tm_msg_source(msg->hdr),
                               mca_pml_tm_tag_tag(msg->hdr.tag));
         }
     }

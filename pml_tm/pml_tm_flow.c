@@ -73,12 +73,6 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
     }
 }
 
-static void unwant(mca_pml_tm_peer_t *record, uint32_t context)
-{
-    send_flow(record->peer, PML_TM_FLOW_CLOSE, context);
-    contexts_remove(&record->wanted, context);
-}
-
 /* As fab_match_wanted(); tmc may be NULL. */
 static unsigned find_wanted(mca_pml_tm_comm_t *tmc, int32_t sources[FAB_MATCH_SHORT_LEN])
 {
@@ -114,7 +108,8 @@ void mca_pml_tm_flow_stop(fab_peer_t *peer, fab_hdr_t hdr)
     } else if (contexts_have(&record->wanted, context) && mca_pml_tm_tag_tag(hdr.tag) >= 0 &&
                !is_wanted(mca_pml_tm_comm_find(context),
                           mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits))) {
-        unwant(record, context);
+        send_flow(peer, PML_TM_FLOW_CLOSE, context);
+        contexts_remove(&record->wanted, context);
     }
 }
 

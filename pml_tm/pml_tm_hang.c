@@ -200,7 +200,7 @@ static bool is_due(const mca_pml_tm_watch_t *watch, const mca_pml_tm_answer_t *s
 /* Is the wait so long that its state is worth looking at? Most ticks come in short ones. */
 static bool is_to_look(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
-    return IDLE != report.step || 0 != is_asked || mca_pml_tm_ask_has_askers() ||
+    return IDLE != report.step || 0 != is_asked || 0 != mca_pml_tm_nodes.num_askers ||
            (0 != mca_pml_tm.params.report_after &&
             now_ns - watch->since_ns >=
                 (uint64_t) mca_pml_tm.params.report_after * UINT64_C(1000000000));
@@ -236,15 +236,11 @@ static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     watch->last_ns = now_ns;
 }
 
-uint64_t mca_pml_tm_hang_waited_ns(void)
+uint64_t mca_pml_tm_hang_waited(uint64_t *for_ns, uint32_t *for_rank)
 {
+    *for_ns = waited_for.ns;
+    *for_rank = waited_for.rank;
     return waited_ns;
-}
-
-uint64_t mca_pml_tm_hang_waited_for(uint32_t *rank)
-{
-    *rank = waited_for.rank;
-    return waited_for.ns;
 }
 
 /* Lock held. */

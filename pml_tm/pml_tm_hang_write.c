@@ -26,6 +26,7 @@ static unsigned rank_of(uint64_t name)
     return (unsigned) (uint32_t) name; /* fab_name() */
 }
 
+/* What a process waits for. */
 static const struct {
     const char *name; /* for programs */
     const char *why;

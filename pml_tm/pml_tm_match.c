@@ -5,7 +5,6 @@
 #include "pml_tm_match.h"
 
 #include "fabric/fab_copy.h"
-#include "match/match_inl.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_deliver.h"

@@ -5,6 +5,7 @@
  */
 #include "pml_tm_entry.h"
 
+#include "fabric/fab_clock.h"
 #include "match/match.h"
 #include "shm/shm_inl.h"
 
@@ -95,17 +96,19 @@ int mca_pml_tm_enable(bool enable)
     if (OMPI_SUCCESS == rc) {
         mca_pml_tm.send_item = mca_pml_tm_send_item;
         set_handlers(mca_pml_tm.fab);
-        if (!mca_pml_tm_records_all()) {
+        mca_pml_tm.has_device_memory = fab_has_device_memory();
+        mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
+                          ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
+        if (mca_pml_tm_records_all()) {
+            mca_pml_tm.fast &= ~(PML_TM_FAST_SEND | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK);
+        } else {
             mca_pml_tm_offload_open();
         }
-        mca_pml_tm.has_device_memory = fab_has_device_memory();
-        mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths & mca_pml_tm_record_fast_paths() &
-                          ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_wait_open();
         /* The first use allocates it; the C library aborts if there is no memory then. */
         (void) mca_pml_tm_waiting();
         mca_pml_tm_hang_open();
-        mca_pml_tm_report_open();
+        mca_pml_tm.begin_ns = fab_now_ns();
         mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
         mca_pml_tm.is_enabled = true;
         mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
@@ -238,9 +241,7 @@ static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
 
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
-    mca_pml_tm_comm_keep_depths(tmc);
     fab_offload_scope_fini(&tmc->scope);
-    fab_match_fini(&tmc->match);
     mca_pml_tm_excid_remove(tmc);
     mca_pml_tm.comms[tmc->context] = NULL;
     mca_pml_tm_record_comm(FAB_EVENT_COMM_FREED, tmc->context, ompi_comm_size(tmc->comm));
@@ -436,13 +437,6 @@ static void start_send(mca_pml_tm_send_request_t *req)
     fab_unlock(mca_pml_tm.fab);
 }
 
-static void start_recv(mca_pml_tm_recv_request_t *req)
-{
-    fab_lock(mca_pml_tm.fab);
-    mca_pml_tm_recv_post(req);
-    fab_unlock(mca_pml_tm.fab);
-}
-
 int mca_pml_tm_start(size_t count, ompi_request_t **requests)
 {
     for (size_t i = 0; i < count; ++i) {
@@ -454,7 +448,9 @@ int mca_pml_tm_start(size_t count, ompi_request_t **requests)
         if (MCA_PML_REQUEST_SEND == base->req_type) {
             start_send((mca_pml_tm_send_request_t *) base);
         } else {
-            start_recv((mca_pml_tm_recv_request_t *) base);
+            fab_lock(mca_pml_tm.fab);
+            mca_pml_tm_recv_post((mca_pml_tm_recv_request_t *) base);
+            fab_unlock(mca_pml_tm.fab);
         }
     }
     mca_pml_tm_complete_done();

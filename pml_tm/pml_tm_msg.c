@@ -10,7 +10,6 @@
 #include "pml_tm_msg.h"
 
 #include "fabric/fab_copy.h"
-#include "match/match_inl.h"
 
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"

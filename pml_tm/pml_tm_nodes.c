@@ -23,7 +23,6 @@ static struct {
     uint64_t name;
     uint32_t question;
 } askers[MAX_ASKERS];
-static unsigned num_askers;
 
 /* ---- asking ------------------------------------------------------------- */
 
@@ -153,6 +152,7 @@ void mca_pml_tm_ask_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 void mca_pml_tm_ask_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
+    mca_pml_tm_nodes_t *nodes = &mca_pml_tm_nodes;
     unsigned at = 0;
 
     (void) ctx, (void) data;
@@ -160,32 +160,28 @@ void mca_pml_tm_ask_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_bad_message(peer, "question: its length");
         return;
     }
-    while (at < num_askers && askers[at].name != peer->name) {
+    while (at < nodes->num_askers && askers[at].name != peer->name) {
         ++at;
     }
     if (at < MAX_ASKERS) { /* for more there is no answer, as if this process did not call MPI */
         askers[at].name = peer->name;
         askers[at].question = hdr.app_ctx;
-        num_askers += at == num_askers;
+        nodes->num_askers += at == nodes->num_askers;
         mca_pml_tm_hurry_tick();
     }
 }
 
-bool mca_pml_tm_ask_has_askers(void)
-{
-    return 0 != num_askers;
-}
-
 void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state)
 {
+    mca_pml_tm_nodes_t *nodes = &mca_pml_tm_nodes;
     mca_pml_tm_node_status_t status;
 
-    while (num_askers > 0) {
-        fab_peer_t *peer = fab_peer_find(mca_pml_tm.fab, askers[--num_askers].name);
+    while (nodes->num_askers > 0) {
+        fab_peer_t *peer = fab_peer_find(mca_pml_tm.fab, askers[--nodes->num_askers].name);
 
         if (may_ask(peer, &status)) {
-            (void) fab_post(peer, fab_hdr(PML_TM_AM_STATE, 0, askers[num_askers].question), state,
-                            sizeof(*state));
+            (void) fab_post(peer, fab_hdr(PML_TM_AM_STATE, 0, askers[nodes->num_askers].question),
+                            state, sizeof(*state));
         }
     }
 }
@@ -327,7 +323,5 @@ int mca_pml_tm_stuck_root(int at)
 void mca_pml_tm_ask_fini(void)
 {
     free(mca_pml_tm_nodes.node);
-    mca_pml_tm_nodes.node = NULL;
-    mca_pml_tm_nodes.count = 0;
-    num_askers = 0;
+    mca_pml_tm_nodes = (mca_pml_tm_nodes_t){.question = mca_pml_tm_nodes.question};
 }

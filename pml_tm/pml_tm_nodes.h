@@ -43,7 +43,8 @@ enum {
 
 typedef struct mca_pml_tm_nodes {
     int count;
-    uint32_t question; /* the number of the last question */
+    uint32_t question;   /* the number of the last question */
+    unsigned num_askers; /* who get their answer by mca_pml_tm_ask_reply() */
     mca_pml_tm_node_t *node;
 } mca_pml_tm_nodes_t;
 
@@ -86,8 +87,7 @@ void mca_pml_tm_stuck_find(void);
 /* The end of the way from a node, along next; -1: the way ends nowhere. */
 int mca_pml_tm_stuck_root(int at);
 
-/* Did others ask?  They get their answer by mca_pml_tm_ask_reply(). */
-bool mca_pml_tm_ask_has_askers(void);
+/* Answer all that have asked. */
 void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state);
 
 /* Handlers of PML_TM_AM_ASK and PML_TM_AM_STATE. */

@@ -12,12 +12,6 @@
 #include "pml_tm_progress.h"
 #include "pml_tm_request.h"
 
-static void set_status(ompi_status_public_t *status, const mca_pml_tm_msg_t *msg)
-{
-    mca_pml_tm_set_status(status, mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits),
-                          mca_pml_tm_tag_tag(msg->hdr.tag), msg->len);
-}
-
 /* A message that is still in its sender's ring, for a probe that leaves it there. */
 static bool find_in_ring(int src, int tag, ompi_communicator_t *comm, ompi_status_public_t *status)
 {
@@ -62,14 +56,17 @@ static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t *
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     fab_match_msg_t *match;
+    mca_pml_tm_msg_t *msg;
 
     fab_lock(mca_pml_tm.fab);
     match = fab_match_probe(&tmc->match, src, tag);
     if (NULL != match) {
-        set_status(status, mca_pml_tm_msg_of(match));
+        msg = mca_pml_tm_msg_of(match);
+        mca_pml_tm_set_status(status, mca_pml_tm_msg_source(msg->hdr),
+                              mca_pml_tm_tag_tag(msg->hdr.tag), msg->len);
         if (NULL != taken) {
             fab_match_remove_msg(&tmc->match, match);
-            *taken = mca_pml_tm_msg_of(match);
+            *taken = msg;
             OBJ_RETAIN(comm);
         }
     } else {
@@ -143,7 +140,7 @@ static int make_message(mca_pml_tm_msg_t *msg, ompi_communicator_t *comm, ompi_m
 {
     message->comm = comm;
     message->req_ptr = msg;
-    message->peer = mca_pml_tm_tag_source(msg->hdr.tag, mca_pml_tm.source_bits);
+    message->peer = mca_pml_tm_msg_source(msg->hdr);
     message->count = msg->len;
     *out = message;
     return OMPI_SUCCESS;

@@ -28,14 +28,6 @@ static inline bool mca_pml_tm_records_all(void)
     return OPAL_UNLIKELY(fab_records(mca_pml_tm.fab, 2));
 }
 
-/* The fast paths that may be used. */
-static inline unsigned mca_pml_tm_record_fast_paths(void)
-{
-    return mca_pml_tm_records_all()
-               ? ~(unsigned) (PML_TM_FAST_SEND | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK)
-               : ~0u;
-}
-
 /*
  * A message on its way out.  Its time is taken before it is sent, since it may arrive before this
  * call has returned.

@@ -4,9 +4,7 @@
  */
 #include "pml_tm_entry.h"
 
-#include "fabric/fab_copy.h"
 #include "match/match_inl.h"
-#include "opal/datatype/opal_datatype_internal.h"
 #include "shm/shm_inl.h"
 
 #include "pml_tm_comm.h"
@@ -489,6 +487,18 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
     }
 }
 
+/* Keep the request of a blocking receive for the next one.  Lock held. */
+static inline void recv_keep(mca_pml_tm_recv_request_t *req)
+{
+    req->core.state = PML_TM_INACTIVE;
+    req->req_recv.req_base.req_ompi.req_state = OMPI_REQUEST_INVALID;
+    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
+        mca_pml_tm.blocking = req;
+    } else {
+        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    }
+}
+
 /*
  * A blocking receive keeps its request for the next one. It need not retain the communicator, which
  * outlives the call: no other thread can free it.
@@ -511,13 +521,7 @@ static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *
     recv_give(req, wanted, msg);
     mca_pml_tm_complete_done();
     rc = recv_wait(req, status);
-    req->core.state = PML_TM_INACTIVE;
-    req->req_recv.req_base.req_ompi.req_state = OMPI_REQUEST_INVALID;
-    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
-        mca_pml_tm.blocking = req;
-    } else {
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    }
+    recv_keep(req);
     return rc;
 }
 
@@ -566,13 +570,7 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
         OMPI_COPY_STATUS(status, request->req_status, false);
     }
     rc = request->req_status.MPI_ERROR;
-    req->core.state = PML_TM_INACTIVE;
-    request->req_state = OMPI_REQUEST_INVALID;
-    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
-        mca_pml_tm.blocking = req;
-    } else {
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    }
+    recv_keep(req);
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
     if (is_retained) {

@@ -34,7 +34,6 @@ _Static_assert(PML_TM_REPORT_WORDS * sizeof(uint64_t) <= 256, "fab_post() takes 
 
 /* Of this process and, later, of those below it in the tree.  Lock: the fabric's. */
 static uint64_t total[PML_TM_REPORT_VALUES];
-static uint64_t begin_ns;
 
 /* ---- the numbers -------------------------------------------------------- */
 
@@ -112,14 +111,14 @@ static void add_way(unsigned provider)
 
 static void add_time(uint32_t rank)
 {
-    const uint64_t waited_ms = mca_pml_tm_hang_waited_ns() / 1000000;
-    uint32_t for_rank = 0;
-    const uint64_t for_ms = mca_pml_tm_hang_waited_for(&for_rank) / 1000000;
+    uint64_t for_ns;
+    uint32_t for_rank;
+    const uint64_t waited_ms = mca_pml_tm_hang_waited(&for_ns, &for_rank) / 1000000;
 
     add(PML_TM_REPORT_WAITED_MS, waited_ms);
-    add(PML_TM_REPORT_RUN_MS, (fab_now_ns() - begin_ns) / 1000000);
+    add(PML_TM_REPORT_RUN_MS, (fab_now_ns() - mca_pml_tm.begin_ns) / 1000000);
     add(PML_TM_REPORT_WAITED_MOST, mca_pml_tm_ranked(waited_ms, rank));
-    add(PML_TM_REPORT_WAITED_FOR, mca_pml_tm_ranked(for_ms, for_rank));
+    add(PML_TM_REPORT_WAITED_FOR, mca_pml_tm_ranked(for_ns / 1000000, for_rank));
 }
 
 static void add_own(uint32_t rank)
@@ -423,11 +422,6 @@ static bool has_all(uint32_t wanted)
     has = total[PML_TM_REPORT_RANKS] >= wanted;
     fab_unlock(mca_pml_tm.fab);
     return has;
-}
-
-void mca_pml_tm_report_open(void)
-{
-    begin_ns = fab_now_ns();
 }
 
 void mca_pml_tm_report_end(ompi_communicator_t *world)

@@ -192,7 +192,7 @@ void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
 
     OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
     OMPI_DATATYPE_RELEASE(base->req_datatype);
-    if (mca_pml_tm_recv_is_packed(req)) {
+    if (NULL == req->data && 0 != req->capacity) { /* it was unpacked by the convertor */
         opal_convertor_cleanup(&base->req_convertor);
     }
     base->req_ompi.req_persistent = false;

@@ -219,7 +219,7 @@ static inline __attribute__((always_inline)) void mca_pml_tm_complete(mca_pml_tm
     }
 }
 
-/* mca_pml_tm_done() and mca_pml_tm_done_well() in one. */
+/* mca_pml_tm_done(); is_well: the request has had no error since it became ACTIVE. */
 static inline __attribute__((always_inline)) void mca_pml_tm_done_as(mca_pml_tm_core_t *core,
                                                                      bool is_well)
 {
@@ -246,22 +246,10 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
     mca_pml_tm_done_as(core, false);
 }
 
-/* The same, if the request has had no error since it became ACTIVE. */
-static inline __attribute__((always_inline)) void mca_pml_tm_done_well(mca_pml_tm_core_t *core)
-{
-    mca_pml_tm_done_as(core, true);
-}
-
 static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)
 {
     return (mca_pml_tm_recv_request_t *) ((char *) recv -
                                           offsetof(mca_pml_tm_recv_request_t, offload));
-}
-
-/* Is the buffer not contiguous, so that the convertor is needed? */
-static inline bool mca_pml_tm_recv_is_packed(const mca_pml_tm_recv_request_t *req)
-{
-    return NULL == req->data && 0 != req->capacity;
 }
 
 /* The status of a blocking receive that had no request; status may be MPI_STATUS_IGNORE. */

@@ -536,7 +536,7 @@ put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int ds
         return false;
     }
     ++mca_pml_tm.sends_since_progress;
-    mca_pml_tm_count_short(len);
+    ++mca_pml_tm.short_sent[len];
     return true;
 }
 
@@ -561,7 +561,7 @@ put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
         return false;
     }
     ++mca_pml_tm.sends_since_progress;
-    mca_pml_tm_count_longer(len);
+    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
     return true;
 }
 

@@ -33,17 +33,6 @@ static inline void mca_pml_tm_count_sent(const fab_peer_t *peer, mca_pml_tm_prot
                           mca_pml_tm_size_class(len | 1), len, by);
 }
 
-/* An eager message went straight into a ring: of at most FAB_SHORT_MAX bytes, or of more. */
-static inline void mca_pml_tm_count_short(size_t len)
-{
-    ++mca_pml_tm.short_sent[len];
-}
-
-static inline void mca_pml_tm_count_longer(size_t len)
-{
-    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
-}
-
 /* All messages by this protocol. */
 unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol);
 

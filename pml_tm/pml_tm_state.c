@@ -366,12 +366,6 @@ void mca_pml_tm_state_place(char place[PML_TM_PLACE_SIZE])
     }
 }
 
-/* Does this call of MPI end only when one of the requests has? */
-static bool is_blocking(const char *call)
-{
-    return 0 == strncasecmp(call, "MPI_Wait", 8);
-}
-
 /* ---- all of it ---------------------------------------------------------- */
 
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
@@ -395,7 +389,8 @@ void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *
     } else {
         add_all(state);
     }
-    if (state->num_waits > 0 && (is_known || is_blocking(state->call))) {
+    /* MPI_Wait and its like end only when one of the requests has */
+    if (state->num_waits > 0 && (is_known || 0 == strncasecmp(state->call, "MPI_Wait", 8))) {
         state->flags |= PML_TM_STATE_WAITS;
     }
 }

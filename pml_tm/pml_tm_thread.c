@@ -114,13 +114,6 @@ static void *run(void *arg)
     return arg;
 }
 
-void mca_pml_tm_thread_announce(void)
-{
-    if (mca_pml_tm.params.progress_thread) {
-        opal_set_using_threads(true);
-    }
-}
-
 int mca_pml_tm_thread_start(void)
 {
     sigset_t all, before;

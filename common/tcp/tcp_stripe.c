@@ -16,8 +16,6 @@
 
 #include "fabric/fab_clock.h"
 
-#include "tcp/tcp_pieces.h"
-
 enum {
     FAB_TCP_SHARE_UNIT = 64, /* bytes: a cache line */
     FAB_TCP_SLOW_US = 50,    /* a message that waits less for a link does not count */
