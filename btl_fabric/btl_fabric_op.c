@@ -204,14 +204,6 @@ void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op)
     op->offer.claim = NULL;
 }
 
-void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op)
-{
-    LIST_REMOVE(op, asking);
-    mca_btl_fabric.num_asking--;
-    op->call.ep->places[op->call.atomic.place] = NULL;
-    op->call.atomic.number = 0;
-}
-
 void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
 {
     if (NULL != op->offer.claim) {
@@ -224,7 +216,10 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
         op->id = 0;
     }
     if (0 != op->call.atomic.number) {
-        mca_btl_fabric_asking_end(op);
+        LIST_REMOVE(op, asking);
+        mca_btl_fabric.num_asking--;
+        op->call.ep->places[op->call.atomic.place] = NULL;
+        op->call.atomic.number = 0;
     }
     if (op->is_waiting) {
         op->is_waiting = false;

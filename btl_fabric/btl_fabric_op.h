@@ -88,9 +88,6 @@ void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op);
 /* It waits for no answer any more. */
 void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op);
 
-/* It waits for no answer in place any more. */
-void mca_btl_fabric_asking_end(mca_btl_fabric_op_t *op);
-
 /* The operation is no offer any more: it was answered, withdrawn, or its peer has failed. */
 void mca_btl_fabric_offer_end(mca_btl_fabric_op_t *op);
 

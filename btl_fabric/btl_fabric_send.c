@@ -161,12 +161,6 @@ mca_btl_base_descriptor_t *mca_btl_fabric_prepare_src(struct mca_btl_base_module
 
 /* ---- sending ------------------------------------------------------------ */
 
-static size_t frag_len(const mca_btl_fabric_frag_t *frag)
-{
-    return frag->segments[0].seg_len +
-           (frag->super.des_segment_count > 1 ? frag->segments[1].seg_len : 0);
-}
-
 /* Copy len bytes of the message, from offset `at` on. */
 static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, size_t len)
 {
@@ -188,7 +182,8 @@ static void copy_out(const mca_btl_fabric_frag_t *frag, size_t at, char *to, siz
 static int send_frag(mca_btl_fabric_frag_t *frag)
 {
     fab_peer_t *peer = frag->ep->peer;
-    size_t total = frag_len(frag);
+    size_t total = frag->segments[0].seg_len +
+                   (frag->super.des_segment_count > 1 ? frag->segments[1].seg_len : 0);
     bool is_whole = total <= peer->eager_max;
 
     do {

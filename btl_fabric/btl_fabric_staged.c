@@ -59,17 +59,16 @@ int mca_btl_fabric_staged_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               void *context, void *cbdata)
 {
     staged_t *staged;
-    int rc;
+    int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
     if (!fab_is_device_address(local)) {
         return mca_btl_fabric_put(btl, ep, local, remote, local_handle, remote_handle, size, flags,
                                   order, cbfunc, context, cbdata);
     }
     staged = staged_new(local, size, false, cbfunc, context, cbdata);
-    if (NULL == staged) {
-        return OPAL_ERR_OUT_OF_RESOURCE;
+    if (NULL != staged) {
+        rc = fab_device_copy(staged->copy, local, size);
     }
-    rc = fab_device_copy(staged->copy, local, size);
     if (OPAL_SUCCESS == rc) {
         rc = mca_btl_fabric_put(btl, ep, staged->copy, remote, local_handle, remote_handle, size,
                                 flags, order, done, NULL, staged);
@@ -88,18 +87,17 @@ int mca_btl_fabric_staged_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               void *context, void *cbdata)
 {
     staged_t *staged;
-    int rc;
+    int rc = OPAL_ERR_OUT_OF_RESOURCE;
 
     if (!fab_is_device_address(local)) {
         return mca_btl_fabric_get(btl, ep, local, remote, local_handle, remote_handle, size, flags,
                                   order, cbfunc, context, cbdata);
     }
     staged = staged_new(local, size, true, cbfunc, context, cbdata);
-    if (NULL == staged) {
-        return OPAL_ERR_OUT_OF_RESOURCE;
+    if (NULL != staged) {
+        rc = mca_btl_fabric_get(btl, ep, staged->copy, remote, local_handle, remote_handle, size,
+                                flags, order, done, NULL, staged);
     }
-    rc = mca_btl_fabric_get(btl, ep, staged->copy, remote, local_handle, remote_handle, size, flags,
-                            order, done, NULL, staged);
     if (OPAL_SUCCESS != rc) {
         free(staged);
     }

@@ -124,14 +124,10 @@ static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_
     comm->comm_revoked = comm->comm_revoked || !coll_only;
 }
 
-static inline bool mca_pml_tm_tag_is_ft(int32_t tag)
+/* Is a message with this tag refused where those of collectives are?  is_revoked: others, too. */
+static inline bool mca_pml_tm_is_refused(int32_t tag, bool is_revoked)
 {
-    return ompi_request_tag_is_ft(tag);
-}
-
-static inline bool mca_pml_tm_tag_is_collective(int32_t tag)
-{
-    return ompi_request_tag_is_collective(tag);
+    return (is_revoked && !ompi_request_tag_is_ft(tag)) || ompi_request_tag_is_collective(tag);
 }
 
 /*
@@ -286,15 +282,10 @@ static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_
     (void) coll_only;
 }
 
-static inline bool mca_pml_tm_tag_is_ft(int32_t tag)
+static inline bool mca_pml_tm_is_refused(int32_t tag, bool is_revoked)
 {
     (void) tag;
-    return false;
-}
-
-static inline bool mca_pml_tm_tag_is_collective(int32_t tag)
-{
-    (void) tag;
+    (void) is_revoked;
     return false;
 }
 

@@ -116,16 +116,10 @@ bool mca_pml_tm_is_orphan(const mca_pml_tm_core_t *core)
 
 /* ---- revoked communicators ---------------------------------------------- */
 
-/* Is a message with this tag refused in the communicator? */
-static bool is_revoked(const mca_pml_tm_comm_t *tmc, int32_t tag)
-{
-    return (tmc->is_revoked && !mca_pml_tm_tag_is_ft(tag)) ||
-           (tmc->is_coll_revoked && mca_pml_tm_tag_is_collective(tag));
-}
-
 bool mca_pml_tm_refuse_revoked(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr)
 {
-    if (OPAL_LIKELY(!tmc->is_coll_revoked) || !is_revoked(tmc, mca_pml_tm_tag_tag(hdr.tag))) {
+    if (OPAL_LIKELY(!tmc->is_coll_revoked) ||
+        !mca_pml_tm_is_refused(mca_pml_tm_tag_tag(hdr.tag), tmc->is_revoked)) {
         return false;
     }
     if (0 != hdr.app_ctx) {

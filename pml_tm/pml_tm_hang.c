@@ -69,12 +69,6 @@ static volatile sig_atomic_t is_asked; /* by the signal */
 
 /* ---- the steps ---------------------------------------------------------- */
 
-static void begin_asking(void)
-{
-    ++mca_pml_tm_nodes.question;
-    report.step = ASK;
-}
-
 static void begin(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     if (!mca_pml_tm_ask_begin() || 0 != mca_pml_tm_ask_add(mca_pml_tm.fab->config.name)) {
@@ -84,7 +78,8 @@ static void begin(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
     report.begun_ns = now_ns;
     report.wait = watch->number;
     report.is_crowd = false;
-    begin_asking();
+    ++mca_pml_tm_nodes.question;
+    report.step = ASK;
 }
 
 static void give_up(uint64_t now_ns)

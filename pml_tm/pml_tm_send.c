@@ -581,16 +581,6 @@ put_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int d
     return is_done;
 }
 
-/* Start a request that was allocated. */
-static void send_begin(mca_pml_tm_send_request_t *req)
-{
-    fab_lock(mca_pml_tm.fab);
-    mca_pml_tm_send_start(req);
-    send_progress();
-    fab_unlock(mca_pml_tm.fab);
-    mca_pml_tm_complete_done();
-}
-
 int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                           ompi_request_t **request)
@@ -610,35 +600,48 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
     return OMPI_SUCCESS;
 }
 
+/* Any send, begun; *req is NULL: it is done.  is_blocking: the caller waits for the request. */
+static inline __attribute__((always_inline)) int
+begin_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, bool is_blocking,
+          mca_pml_tm_send_request_t **req)
+{
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
+
+    *req = NULL;
+    if (OPAL_UNLIKELY(NULL == peer)) {
+        return rc;
+    }
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        return bsend(buf, count, datatype, dst, tag, comm, peer);
+    }
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, is_blocking);
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        return rc;
+    }
+    *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    if (NULL == *req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    (*req)->core.is_private = is_blocking && mca_pml_tm_may_be_private();
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_start(*req);
+    send_progress();
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
 static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                               ompi_request_t **request)
 {
     mca_pml_tm_send_request_t *req;
-    fab_peer_t *peer;
-    int rc = OMPI_SUCCESS;
+    int rc = begin_any(buf, count, datatype, dst, tag, mode, comm, false, &req);
 
-    peer = mca_pml_tm_comm_connect(comm, dst, &rc);
-    if (OPAL_UNLIKELY(NULL == peer)) {
-        return rc;
-    }
-    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
-        rc = bsend(buf, count, datatype, dst, tag, comm, peer);
-        *request = &ompi_request_empty;
-        return rc;
-    }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, false);
-    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
-        *request = &ompi_request_empty;
-        return rc;
-    }
-    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
-    if (NULL == req) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
-    send_begin(req);
-    *request = &req->req_send.req_base.req_ompi;
-    return OMPI_SUCCESS;
+    *request = NULL == req ? &ompi_request_empty : &req->req_send.req_base.req_ompi;
+    return rc;
 }
 
 static NOINLINE int isend_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -693,26 +696,11 @@ static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *dat
                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
     mca_pml_tm_send_request_t *req;
-    fab_peer_t *peer;
-    int rc = OMPI_SUCCESS;
+    int rc = begin_any(buf, count, datatype, dst, tag, mode, comm, true, &req);
 
-    peer = mca_pml_tm_comm_connect(comm, dst, &rc);
-    if (OPAL_UNLIKELY(NULL == peer)) {
-        return rc;
-    }
-    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
-        return bsend(buf, count, datatype, dst, tag, comm, peer);
-    }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, true);
-    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
-        return rc;
-    }
-    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
     if (NULL == req) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+        return rc;
     }
-    req->core.is_private = mca_pml_tm_may_be_private();
-    send_begin(req);
     mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
     rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
     mca_pml_tm_request_release(&req->req_send.req_base);

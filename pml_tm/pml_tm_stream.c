@@ -203,29 +203,6 @@ static void stream_put(mca_pml_tm_stream_t **link, const void *data, size_t len)
     }
 }
 
-/* The message is for a receive that is posted. */
-static void stream_match(mca_pml_tm_stream_t *stream, mca_pml_tm_recv_request_t *req,
-                         fab_peer_t *peer, fab_hdr_t hdr)
-{
-    mca_pml_tm_recv_matched(req, peer, hdr, stream->len);
-    stream->req = req;
-    req->core.phase = PML_TM_STREAMED;
-}
-
-/* No receive is posted for the message. */
-static void stream_gather(mca_pml_tm_stream_t *stream, fab_peer_t *peer, fab_hdr_t hdr)
-{
-    hdr.id = FAB_AM_EAGER;
-    stream->msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, stream->len, stream->len);
-    stream->to = stream->msg->data;
-}
-
-/* Can a message that is announced so come with these bytes of it at once? */
-static bool is_sound(fab_hdr_t hdr, const fab_rndv_t *rndv, size_t bytes)
-{
-    return bytes <= rndv->len && rndv->len <= PML_TM_STREAM_MAX && 0 == hdr.app_ctx;
-}
-
 void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_recv_request_t *req;
@@ -238,7 +215,8 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     }
     memcpy(&rndv, data, sizeof(rndv));
     len -= sizeof(rndv);
-    if (!is_sound(hdr, &rndv, len) || NULL != stream_find(peer)) {
+    if (len > rndv.len || rndv.len > PML_TM_STREAM_MAX || 0 != hdr.app_ctx ||
+        NULL != stream_find(peer)) {
         mca_pml_tm_bad_message(peer, "stream: wrong lengths, or it begins inside another");
         return;
     }
@@ -247,10 +225,14 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     }
     stream = stream_open(peer);
     stream->len = rndv.len;
+    stream->req = req;
     if (NULL != req) {
-        stream_match(stream, req, peer, hdr);
+        mca_pml_tm_recv_matched(req, peer, hdr, rndv.len);
+        req->core.phase = PML_TM_STREAMED;
     } else {
-        stream_gather(stream, peer, hdr);
+        hdr.id = FAB_AM_EAGER;
+        stream->msg = mca_pml_tm_msg_keep(peer, hdr, NULL, 0, rndv.len, rndv.len);
+        stream->to = stream->msg->data;
     }
     stream_put(&mca_pml_tm.streams, (const char *) data + sizeof(rndv), len);
 }

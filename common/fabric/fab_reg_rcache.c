@@ -31,11 +31,6 @@ typedef struct fab_rcache_reg {
     fab_reg_t reg;
 } fab_rcache_reg_t;
 
-static fab_rcache_reg_t *of_reg(fab_reg_t *reg)
-{
-    return (fab_rcache_reg_t *) ((char *) reg - offsetof(fab_rcache_reg_t, reg));
-}
-
 /*
  * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
  * again.  That it can be written is noted also where it was not asked for: the cache gives it then
@@ -122,7 +117,10 @@ static fab_reg_t *rcache_get(fab_regs_t *regs, void *buf, size_t len, unsigned a
 
 static void rcache_put(fab_regs_t *regs, fab_reg_t *reg)
 {
-    (void) regs->rcache->rcache_deregister(regs->rcache, &of_reg(reg)->super);
+    fab_rcache_reg_t *cached = (fab_rcache_reg_t *) ((char *) reg -
+                                                     offsetof(fab_rcache_reg_t, reg));
+
+    (void) regs->rcache->rcache_deregister(regs->rcache, &cached->super);
 }
 
 static const fab_reg_ops_t rcache_ops = {

@@ -34,17 +34,11 @@ void fab_tcp_in_put(fab_tcp_ep_t *ep);
 /* The connection is up: from now on epoll tells of it.  Returns 0, or errno. */
 int fab_tcp_watch_begin(fab_tcp_ep_t *ep);
 
-/* Tell epoll what the connection waits for. */
+/* Tell epoll what the connection waits for: is_eof, is_paused or is_blocked has changed. */
 void fab_tcp_watch(fab_tcp_ep_t *ep);
 
 /* Shall epoll leave out what comes?  Then it is read by polls of the hot connection. */
 void fab_tcp_watch_mute(fab_tcp_ep_t *ep, bool is_muted);
-
-/* Read nothing until fab_tcp_stream_resume(). */
-void fab_tcp_watch_pause(fab_tcp_ep_t *ep);
-
-/* Read nothing any more: the peer has failed. */
-void fab_tcp_watch_stop(fab_tcp_ep_t *ep);
 
 /* ---- tcp_stream_write.c: what a connection writes ---- */
 
@@ -178,7 +172,7 @@ bool fab_tcp_stripe_is_lost(const fab_tcp_ep_t *ep);
 /* Read what came, and deliver it.  Returns the number of messages and other events. */
 int fab_tcp_stream_read(fab_tcp_ep_t *ep);
 
-/* Go on to read after fab_tcp_watch_pause(), with what is here already. */
+/* Go on to read, if the connection is paused, with what is here already. */
 void fab_tcp_stream_resume(fab_tcp_ep_t *ep);
 
 /* ---- tcp_link.c: links: further connections to a peer ---- */

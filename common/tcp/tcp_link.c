@@ -250,7 +250,8 @@ void fab_tcp_link_ended(fab_tcp_ep_t *link, int error)
     (void) error;
     if (FAB_PEER_FAILED == link->peer->state) {
         fab_tcp_stream_discard(link);
-        fab_tcp_watch_stop(link);
+        link->is_eof = true;
+        fab_tcp_watch(link);
         return;
     }
     fab_counters.tcp_links_lost += !ep->is_end_come && !ep->is_end_sent;

@@ -130,7 +130,8 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 void fab_tcp_stream_eof(fab_tcp_ep_t *ep, int error)
 {
     if (FAB_PEER_FAILED == ep->peer->state) {
-        fab_tcp_watch_stop(ep);
+        ep->is_eof = true;
+        fab_tcp_watch(ep);
         return;
     }
     ep->dom->on_ended(ep, error);

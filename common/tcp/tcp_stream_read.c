@@ -159,14 +159,6 @@ static bool take_part(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     return true;
 }
 
-/* What comes by a link on which this process sends. */
-static bool take_confirm(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
-{
-    ep->in->node.start += sizeof(fab_tcp_hdr_t);
-    fab_tcp_link_confirmed(ep, hdr, len);
-    return true;
-}
-
 /* Deliver the first message in ep->in if it is complete.  False: it is not, or it is illegal. */
 static bool deliver_one(fab_tcp_ep_t *ep)
 {
@@ -179,7 +171,12 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     size_t len = wire.id_len >> 8;
     fab_hdr_t hdr = fab_hdr(id, wire.tag, wire.app_ctx);
     if (__builtin_expect(NULL != ep->links, 0) && fab_tcp_is_part(ep)) {
-        return fab_tcp_is_link_out(ep) ? take_confirm(ep, hdr, len) : take_part(ep, hdr, len);
+        if (!fab_tcp_is_link_out(ep)) {
+            return take_part(ep, hdr, len);
+        }
+        in->start += sizeof(fab_tcp_hdr_t);
+        fab_tcp_link_confirmed(ep, hdr, len);
+        return true;
     }
     if (len > (has_places(dom, id) ? FAB_FRAGMENT_LOCAL_MAX : dom->addr.eager_max) ||
         ep->is_end_come) {

@@ -162,7 +162,8 @@ char *fab_tcp_stripe_place(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
         return NULL;
     }
     if (0 == (links->waits >> ep->link & 1) || NULL == links->at) {
-        fab_tcp_watch_pause(ep); /* it is of a later message */
+        ep->is_paused = true; /* it is of a later message */
+        fab_tcp_watch(ep);
         return NULL;
     }
     if (len > links->left || hdr.tag > links->ahead - len) {
@@ -229,7 +230,8 @@ bool fab_tcp_stripe_done(fab_tcp_ep_t *part)
     }
     if (0 != links->waits) {
         if (part == ep) {
-            fab_tcp_watch_pause(ep);
+            ep->is_paused = true;
+            fab_tcp_watch(ep);
         }
         return false;
     }

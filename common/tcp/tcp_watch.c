@@ -34,15 +34,3 @@ void fab_tcp_watch_mute(fab_tcp_ep_t *ep, bool is_muted)
         fab_tcp_watch(ep);
     }
 }
-
-void fab_tcp_watch_pause(fab_tcp_ep_t *ep)
-{
-    ep->is_paused = true;
-    fab_tcp_watch(ep);
-}
-
-void fab_tcp_watch_stop(fab_tcp_ep_t *ep)
-{
-    ep->is_eof = true;
-    fab_tcp_watch(ep);
-}
