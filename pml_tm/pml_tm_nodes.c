@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "fabric/fab_look_read.h"
+
 #include "pml_tm_idle.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_state.h"
@@ -98,26 +100,15 @@ bool mca_pml_tm_ask_is_open(uint64_t now_ns)
     return is_open;
 }
 
-/* Other processes' texts end, and have no control characters. */
-static void clean(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (; '\0' != *text; ++text) {
-        if ((unsigned char) *text < ' ' || 0x7f == *text) {
-            *text = '?';
-        }
-    }
-}
-
 static bool is_valid(mca_pml_tm_answer_t *state)
 {
     if (state->num_waits > PML_TM_STATE_MAX_WAITS || 0 != (state->flags & ~PML_TM_STATE_ALL)) {
         return false;
     }
-    clean(state->call, sizeof(state->call));
-    clean(state->host, sizeof(state->host));
+    fab_look_clean(state->call, sizeof(state->call));
+    fab_look_clean(state->host, sizeof(state->host));
     for (int i = 0; i < state->num_waits; ++i) {
-        clean(state->waits[i].comm, sizeof(state->waits[i].comm));
+        fab_look_clean(state->waits[i].comm, sizeof(state->waits[i].comm));
         if (state->waits[i].what < FAB_LOOK_RECV || state->waits[i].what > FAB_LOOK_ARRIVING) {
             return false;
         }

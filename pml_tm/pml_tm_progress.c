@@ -58,7 +58,7 @@ static bool is_thread_in_the_way(void)
 {
     unsigned polls;
 
-    if (fab_is_wanted(mca_pml_tm.fab)) {
+    if (fab_mutex_is_wanted(&mca_pml_tm.fab->lock)) {
         return true;
     }
     /* relaxed load and store: the count need not be exact */
@@ -195,14 +195,15 @@ static int poll_locked(const ompi_request_t *request, int polls)
         } else {
             events = mca_pml_tm_progress_locked();
         }
-    } while (0 == events && 0 != --polls && !is_due() && !fab_is_wanted(fab) &&
+    } while (0 == events && 0 != --polls && !is_due() && !fab_mutex_is_wanted(&fab->lock) &&
              !mca_pml_tm_is_complete(request));
     return events;
 }
 
 bool mca_pml_tm_wait_locked(const ompi_request_t *request)
 {
-    if (!mca_pml_tm_is_complete(request) && !is_due() && !fab_is_wanted(mca_pml_tm.fab)) {
+    if (!mca_pml_tm_is_complete(request) && !is_due() &&
+        !fab_mutex_is_wanted(&mca_pml_tm.fab->lock)) {
         (void) poll_locked(request, is_crowded(num_thread_waits()) ? 1 : POLLS_AT_FIRST);
     }
     return mca_pml_tm_is_complete(request);

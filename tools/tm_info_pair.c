@@ -9,9 +9,9 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_clock.h"
+#include "fabric/fab_look_read.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -230,14 +230,6 @@ static void fill_record(pair_t *pair, const char *provider)
 
 /* ---- the stream --------------------------------------------------------- */
 
-static void make_printable(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (; '\0' != *text; text++) {
-        *text = isprint((unsigned char) *text) ? *text : '?';
-    }
-}
-
 /* NULL: the other's record is there; otherwise why not. */
 static const char *receive_record(int fd, record_t *record)
 {
@@ -247,10 +239,10 @@ static const char *receive_record(int fd, record_t *record)
     if ((ssize_t) sizeof(*record) != recv(fd, record, sizeof(*record), MSG_WAITALL)) {
         return "the other process has not answered";
     }
-    make_printable(record->release, sizeof(record->release));
-    make_printable(record->host, sizeof(record->host));
-    make_printable(record->provider, sizeof(record->provider));
-    make_printable(record->why_not, sizeof(record->why_not));
+    fab_look_clean(record->release, sizeof(record->release));
+    fab_look_clean(record->host, sizeof(record->host));
+    fab_look_clean(record->provider, sizeof(record->provider));
+    fab_look_clean(record->why_not, sizeof(record->why_not));
     if (0 != memcmp(record->magic, MAGIC, sizeof(MAGIC)) || VERSION != record->version ||
         record->address_len > sizeof(record->address)) {
         return "that is no tm_info, or one of another release";

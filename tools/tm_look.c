@@ -386,24 +386,12 @@ static _Noreturn void watch(void)
     }
 }
 
-static int show_all(char **names, size_t most_events)
-{
-    int rc = STATUS_GOOD;
-
-    for (; NULL != *names; names++) {
-        if (!show_one(*names, most_events)) {
-            rc = STATUS_NOTHING;
-        }
-    }
-    return rc;
-}
-
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     size_t most_events = EVENTS;
     bool is_watch = false;
-    int option;
+    int option, rc = STATUS_GOOD;
 
     while (-1 != (option = getopt_long(argc, argv, "hn:w", options, NULL))) {
         switch (option) {
@@ -422,15 +410,18 @@ int main(int argc, char **argv)
             return usage(stderr, STATUS_USAGE);
         }
     }
-    if (optind < argc) {
-        return is_watch ? usage(stderr, STATUS_USAGE) : show_all(argv + optind, most_events);
+    if (is_watch && optind < argc) {
+        return usage(stderr, STATUS_USAGE);
     }
     if (is_watch) {
         watch();
     }
-    if (!show_jobs()) {
+    for (int i = optind; i < argc; i++) {
+        rc = show_one(argv[i], most_events) ? rc : STATUS_NOTHING;
+    }
+    if (optind == argc && !show_jobs()) {
         fprintf(stderr, "tm_look: there is no process of this user that uses pml tm\n");
         return STATUS_NOTHING;
     }
-    return STATUS_GOOD;
+    return rc;
 }

@@ -816,12 +816,6 @@ static inline void fab_lock(fab_t *fab)
     }
 }
 
-/* Does another thread wait for the lock? If so, a thread that only polls releases it. */
-static inline bool fab_is_wanted(const fab_t *fab)
-{
-    return fab_mutex_is_wanted(&fab->lock);
-}
-
 /*
  * Take the lock if it is free and no thread waits for it; true: taken.  For progress, which
  * otherwise leaves the work to the holder, or to the waiting thread: a polling thread could take
@@ -829,7 +823,8 @@ static inline bool fab_is_wanted(const fab_t *fab)
  */
 static inline bool fab_trylock(fab_t *fab)
 {
-    return !fab_is_threaded(fab) || (!fab_is_wanted(fab) && fab_mutex_trylock(&fab->lock));
+    return !fab_is_threaded(fab) ||
+           (!fab_mutex_is_wanted(&fab->lock) && fab_mutex_trylock(&fab->lock));
 }
 
 /*

@@ -112,8 +112,10 @@ const fab_ops_t fab_no_ops = {
  * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
  * queued or failed. Self needs no polling for messages.
  */
-static void choose_poll(fab_core_t *core)
+void fab_idle_changed(fab_t *fab)
 {
+    fab_core_t *core = fab_core(fab);
+
     core->fab.poll = core->poll_all;
     core->fab.poll_arg = core;
     if (core->has_work) {
@@ -134,15 +136,10 @@ static void choose_poll(fab_core_t *core)
     }
 }
 
-void fab_idle_changed(fab_t *fab)
-{
-    choose_poll(fab_core(fab));
-}
-
 void fab_core_set_work(fab_core_t *core, bool has_work)
 {
     if (has_work != core->has_work) {
         core->has_work = has_work;
-        choose_poll(core);
+        fab_idle_changed(&core->fab);
     }
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_host.h"
 
 enum { MAX_CPUS = 1 << 14 };
 
@@ -25,28 +26,6 @@ static void add_affinity(pid_t pid, cpu_set_t *set, cpu_set_t *room, size_t size
     }
 }
 
-/* The parent of a process; 0: not known. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[32], line[512];
-    const char *name_end;
-    FILE *stream;
-    int parent = 0;
-
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    stream = fopen(path, "re");
-    if (NULL == stream) {
-        return 0;
-    }
-    /* proc(5): pid (comm) state ppid ... */
-    if (NULL == fgets(line, sizeof(line), stream) || NULL == (name_end = strrchr(line, ')')) ||
-        1 != sscanf(name_end + 1, " %*c %d", &parent)) {
-        parent = 0;
-    }
-    (void) fclose(stream);
-    return parent;
-}
-
 /*
  * mpirun's daemon, or what else started this rank.  Launchers make a process group for each rank,
  * so it is the first ancestor outside this process's group: a script between the two is in it, and
@@ -56,7 +35,7 @@ static pid_t find_daemon(void)
 {
     pid_t pid = getppid(), parent;
 
-    while (getpgid(pid) == getpgrp() && (parent = parent_of(pid)) > 0) {
+    while (getpgid(pid) == getpgrp() && (parent = (pid_t) fab_proc_parent((uint32_t) pid)) > 0) {
         pid = parent;
     }
     return pid;
@@ -81,23 +60,14 @@ static int count_affinity(void)
     return count;
 }
 
-/* Read the first line of a file below root; false: there is none. */
-static bool read_line(const char *root, const char *group, const char *file, char *line, int size)
+/* Read a file below root, of one line; false: there is none. */
+static bool read_line(const char *root, const char *group, const char *file, char *line,
+                      size_t size)
 {
     char path[PATH_MAX];
-    FILE *stream;
-    bool is_read;
 
-    if (snprintf(path, sizeof(path), "%s%s/%s", root, group, file) >= (int) sizeof(path)) {
-        return false;
-    }
-    stream = fopen(path, "re");
-    if (NULL == stream) {
-        return false;
-    }
-    is_read = NULL != fgets(line, size, stream);
-    (void) fclose(stream);
-    return is_read;
+    return snprintf(path, sizeof(path), "%s%s/%s", root, group, file) < (int) sizeof(path) &&
+           fab_host_read(path, line, size) > 0;
 }
 
 /* Processors that a quota of one group allows; a large number: it has none. */

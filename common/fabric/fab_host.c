@@ -26,8 +26,7 @@ static uint64_t fnv1a(uint64_t hash, const void *buf, size_t len)
     return hash;
 }
 
-/* Read the start of a file as a string. Returns its length; 0: it is empty, or errno says why. */
-static size_t read_file(const char *path, char *buf, size_t size)
+size_t fab_host_read(const char *path, char *buf, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len;
@@ -61,7 +60,7 @@ uint64_t fab_host_identity(void)
     uint64_t hash = FNV_START;
     struct utsname uts;
     char buf[128];
-    ssize_t len = (ssize_t) read_file("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
+    ssize_t len = (ssize_t) fab_host_read("/proc/sys/kernel/random/boot_id", buf, sizeof(buf));
 
     hash = fnv1a(hash, buf, (size_t) len);
     if (0 == uname(&uts)) {
@@ -79,7 +78,8 @@ uint64_t fab_host_namespace(const char *name)
 /* What a process's stat line says. */
 typedef struct {
     uint64_t start_time; /* clock ticks since boot */
-    bool is_ended;       /* none of its threads runs */
+    uint32_t parent;
+    bool is_ended; /* none of its threads runs */
 } stat_t;
 
 /*
@@ -94,10 +94,10 @@ static bool parse_stat(const char *text, stat_t *stat)
     long threads;
     unsigned long long start_time;
 
-    if (NULL == at || 3 != sscanf(at + 1,
-                                  " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+    if (NULL == at || 4 != sscanf(at + 1,
+                                  " %c %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                                   "%*s %ld %*s %llu",
-                                  &state, &threads, &start_time)) {
+                                  &state, &stat->parent, &threads, &start_time)) {
         return false;
     }
     stat->start_time = start_time;
@@ -111,7 +111,7 @@ static bool read_stat(uint32_t pid, stat_t *stat)
     char path[64], text[1024];
 
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    return read_file(path, text, sizeof(text)) > 0 && parse_stat(text, stat);
+    return fab_host_read(path, text, sizeof(text)) > 0 && parse_stat(text, stat);
 }
 
 uint64_t fab_proc_start_time(uint32_t pid)
@@ -119,6 +119,13 @@ uint64_t fab_proc_start_time(uint32_t pid)
     stat_t stat;
 
     return read_stat(pid, &stat) && !stat.is_ended ? stat.start_time : 0;
+}
+
+uint32_t fab_proc_parent(uint32_t pid)
+{
+    stat_t stat;
+
+    return read_stat(pid, &stat) ? stat.parent : 0;
 }
 
 bool fab_proc_has_no_pid(uint32_t pid)
@@ -145,5 +152,6 @@ int fab_host_ptrace_scope(void)
 {
     char buf[16];
 
-    return read_file("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf) : -1;
+    return fab_host_read("/proc/sys/kernel/yama/ptrace_scope", buf, sizeof(buf)) > 0 ? atoi(buf)
+                                                                                     : -1;
 }

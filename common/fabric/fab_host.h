@@ -7,6 +7,7 @@
 #define FAB_HOST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fabric/fab_export.h"
@@ -20,6 +21,9 @@ FAB_EXPORT uint64_t fab_host_identity(void);
 /* Identity, on this host, of this process's namespace of that kind: "user", "net", ... */
 uint64_t fab_host_namespace(const char *name);
 
+/* Read the start of a file as a string. Returns its length; 0: it is empty, or errno says why. */
+size_t fab_host_read(const char *path, char *buf, size_t size);
+
 /* The value of yama's ptrace_scope, -1 if there is none. */
 FAB_EXPORT int fab_host_ptrace_scope(void);
 
@@ -28,6 +32,9 @@ FAB_EXPORT int fab_host_ptrace_scope(void);
  * visible now.
  */
 FAB_EXPORT uint64_t fab_proc_start_time(uint32_t pid);
+
+/* The parent of a process; 0: not known. */
+uint32_t fab_proc_parent(uint32_t pid);
 
 /*
  * True only if that process is certainly gone: no process has its pid, or one with another start

@@ -100,7 +100,7 @@ static inline void fab_mutex_unlock(fab_mutex_t *mutex)
     }
 }
 
-/* Does another thread wait for it? A hint: relaxed. */
+/* Does another thread wait for it?  A thread that only polls then releases it.  A hint: relaxed. */
 static inline bool fab_mutex_is_wanted(const fab_mutex_t *mutex)
 {
     return 0 != atomic_load_explicit(&mutex->waiting, memory_order_relaxed);

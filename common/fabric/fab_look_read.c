@@ -25,8 +25,7 @@ static bool read_at(fab_look_place_t place, uint64_t at, void *buf, size_t size)
     return (ssize_t) size == pread(place.fd, buf, size, (off_t) (place.base + at));
 }
 
-/* Make it a text that ends and can be printed. */
-static void clean(char *text, size_t size)
+void fab_look_clean(char *text, size_t size)
 {
     text[size - 1] = '\0';
     for (; '\0' != *text; text++) {
@@ -61,9 +60,9 @@ bool fab_look_read(fab_look_place_t place, fab_look_t *head)
     if (head->status.what >= FAB_LOOK_WAITS) {
         head->status.what = FAB_LOOK_NOTHING;
     }
-    clean(head->status.comm, sizeof(head->status.comm));
-    clean(head->program, sizeof(head->program));
-    clean(head->host, sizeof(head->host));
+    fab_look_clean(head->status.comm, sizeof(head->status.comm));
+    fab_look_clean(head->program, sizeof(head->program));
+    fab_look_clean(head->host, sizeof(head->host));
     return true;
 }
 

@@ -45,6 +45,9 @@ FAB_EXPORT int fab_look_open_process(uint32_t pid, fab_look_t *head);
 typedef bool (*fab_look_fn_t)(void *ctx, uint32_t pid, int fd, const fab_look_t *head);
 FAB_EXPORT void fab_look_visit(fab_look_fn_t fn, void *ctx);
 
+/* Make what another process wrote a text that ends and can be printed. */
+FAB_EXPORT void fab_look_clean(char *text, size_t size);
+
 /* State of a process as in /proc/PID/stat: 'R', 'S', 'T', ...; 0: it is gone, or hidden. */
 FAB_EXPORT char fab_look_process_state(uint32_t pid);
 

@@ -3,7 +3,7 @@
  * Who is stuck, of as many processes as a report asks: circles, ways into them, and ways to one
  * that goes on, which is found last.
  *
- * TEST: sources=pml_tm/pml_tm_nodes.c variants=plain,asan ompi=4.1
+ * TEST: sources=pml_tm/pml_tm_nodes.c,common/fabric/fab_look_read.c variants=plain,asan ompi=4.1
  */
 #include "pml_tm/pml_tm_nodes.h"
 
