@@ -5,6 +5,7 @@
  * The files, from the ground: each uses only those above it (test/build/sources.sh).
  *
  *   pml_tm_compat.h          releases of Open MPI
+ *   pml_tm_shared.h          what the tools use as well
  *   pml_tm_fit.c             was it built for the Open MPI that runs?
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
@@ -69,8 +70,8 @@
 #include "offload/offload.h"
 
 #include "pml_tm_counters.h"
-#include "pml_tm_help.h"
 #include "pml_tm_params.h"
+#include "pml_tm_shared.h"
 #include "pml_tm_wire.h"
 
 typedef struct mca_pml_tm_comm mca_pml_tm_comm_t;

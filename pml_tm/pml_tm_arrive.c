@@ -112,9 +112,13 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
 /* Is the early message for this communicator? */
 static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
 {
-    return FAB_AM_NO_TAG == msg->hdr.id
-               ? mca_pml_tm_excid_is_for(tmc, msg->data)
-               : mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
+    mca_pml_tm_untagged_t prefix;
+
+    if (FAB_AM_NO_TAG != msg->hdr.id) {
+        return mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
+    }
+    memcpy(&prefix, msg->data, sizeof(prefix));
+    return mca_pml_tm_excid_comm(prefix.excid) == tmc;
 }
 
 static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)

@@ -16,7 +16,6 @@
 
 #include "pml_tm_entry.h"
 #include "pml_tm_failure.h"
-#include "pml_tm_fit.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"

@@ -36,16 +36,11 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
 }
 
 /*
- * May a convertor not unpack a part of an element of this type?  Before 6.0 it keeps 16 bytes for
- * one, on its stack, and writes beyond them if the element is longer.  A sender whose data is
- * contiguous does not know where elements end, so the parts of a message end anywhere.
+ * Unpack to the blocks of memory that the convertor names, one after the other.  For elements of
+ * more than 16 bytes: of a part of an element a convertor before 6.0 keeps so many, on its stack,
+ * and writes beyond them.  A sender whose data is contiguous does not know where elements end, so
+ * the parts of a message end anywhere.
  */
-static inline bool has_long_elements(const ompi_datatype_t *datatype)
-{
-    return 0 != (datatype->super.bdt_used & PML_TM_LONG_ELEMENTS);
-}
-
-/* Unpack to the blocks of memory that the convertor names, one after the other. */
 static void unpack_by_blocks(mca_pml_tm_recv_request_t *req, const char *data, size_t len)
 {
     struct iovec *block = &req->block;
@@ -91,7 +86,8 @@ static NOINLINE void unpack(mca_pml_tm_recv_request_t *req, const void *data, si
                                                  base->req_addr, 0, &base->req_convertor);
         req->block.iov_len = 0;
     }
-    if (has_long_elements(base->req_datatype) && !mca_pml_tm_is_on_device(&base->req_convertor)) {
+    if (0 != (base->req_datatype->super.bdt_used & PML_TM_LONG_ELEMENTS) &&
+        !mca_pml_tm_is_on_device(&base->req_convertor)) {
         unpack_by_blocks(req, data, len);
         return;
     }

@@ -27,11 +27,11 @@ static bool line_of_recv(void *ctx, const fab_match_recv_t *match)
     const walk_t *walk = ctx;
     const mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_of((fab_offload_recv_t *) match);
     const mca_pml_base_request_t *base = &req->req_recv.req_base;
-    char source[PML_TM_NAME_SIZE], tag[PML_TM_NAME_SIZE];
+    char source[PML_TM_TAG_SIZE], tag[PML_TM_TAG_SIZE];
 
     mca_pml_tm_text_line(
         walk->text, "  receive     from %-6s tag %-8s up to %zu bytes, %s at %p",
-        mca_pml_tm_text_source(source, match->source), mca_pml_tm_text_tag(tag, match->tag),
+        mca_pml_tm_text_source(source, match->source), mca_pml_tm_tag_text(tag, match->tag),
         req->capacity, NULL != base->req_datatype ? base->req_datatype->name : "", base->req_addr);
     return true;
 }
@@ -47,11 +47,11 @@ static const char *protocol_of(const mca_pml_tm_msg_t *msg)
 
 static void line_of_message(mca_pml_tm_text_t *text, const char *what, const mca_pml_tm_msg_t *msg)
 {
-    char tag[PML_TM_NAME_SIZE];
+    char tag[PML_TM_TAG_SIZE];
 
     mca_pml_tm_text_line(
         text, "  %-11s from %-6d tag %-8s %zu bytes, %s", what, mca_pml_tm_msg_source(msg->hdr),
-        mca_pml_tm_text_tag(tag, mca_pml_tm_tag_tag(msg->hdr.tag)), msg->len, protocol_of(msg));
+        mca_pml_tm_tag_text(tag, mca_pml_tm_tag_tag(msg->hdr.tag)), msg->len, protocol_of(msg));
 }
 
 static bool line_of_msg(void *ctx, const fab_match_msg_t *match)
@@ -87,21 +87,21 @@ static void line_of_request(void *ctx, const mca_pml_tm_core_t *core)
     const walk_t *walk = ctx;
     const mca_pml_base_request_t *base = core->base;
     const ompi_status_public_t *status = &base->req_ompi.req_status;
-    char tag[PML_TM_NAME_SIZE];
+    char tag[PML_TM_TAG_SIZE];
 
     if (base->req_comm != walk->tmc->comm) {
         return;
     }
     if (MCA_PML_REQUEST_SEND == base->req_type) {
         mca_pml_tm_text_line(walk->text, "  send        to   %-6d tag %-8s %zu bytes, %s",
-                             base->req_peer, mca_pml_tm_text_tag(tag, base->req_tag),
+                             base->req_peer, mca_pml_tm_tag_text(tag, base->req_tag),
                              ((const mca_pml_base_send_request_t *) base)->req_bytes_packed,
                              phase_of(core));
     } else {
         const mca_pml_tm_recv_request_t *req = (const mca_pml_tm_recv_request_t *) base;
 
         mca_pml_tm_text_line(walk->text, "  arriving    from %-6d tag %-8s %zu of %zu bytes, %s",
-                             status->MPI_SOURCE, mca_pml_tm_text_tag(tag, status->MPI_TAG),
+                             status->MPI_SOURCE, mca_pml_tm_tag_text(tag, status->MPI_TAG),
                              PML_TM_FETCH == core->phase ? req->rma.done : req->received,
                              req->wanted, phase_of(core));
     }

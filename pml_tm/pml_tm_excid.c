@@ -62,17 +62,6 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
     };
 }
 
-bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data)
-{
-    mca_pml_tm_untagged_t prefix;
-
-    if (NULL == tmc->excid) {
-        return false;
-    }
-    memcpy(&prefix, data, sizeof(prefix));
-    return tmc->excid->id[0] == prefix.excid[0] && tmc->excid->id[1] == prefix.excid[1];
-}
-
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
                            mca_pml_tm_untagged_t *prefix)
 {

@@ -65,7 +65,4 @@ mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
                            mca_pml_tm_untagged_t *prefix);
 
-/* Is the early message, untagged, for this communicator? */
-bool mca_pml_tm_excid_is_for(const mca_pml_tm_comm_t *tmc, const void *data);
-
 #endif /* PML_TM_EXCID_H */

@@ -4,7 +4,7 @@
  */
 #include "pml_tm_compat.h"
 
-#include "pml_tm_fit.h"
+#include "pml_tm_shared.h"
 
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/rcache/rcache.h"

@@ -179,16 +179,21 @@ static void go_on(uint64_t now_ns, bool *is_done)
     }
 }
 
+/* Has the wait lasted for params.report_after? */
+static bool is_long(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
+{
+    const uint64_t after_s = (uint64_t) mca_pml_tm.params.report_after;
+
+    return 0 != after_s && now_ns - watch->since_ns >= after_s * UINT64_C(1000000000);
+}
+
 static bool is_due(const mca_pml_tm_watch_t *watch, const mca_pml_tm_answer_t *state,
                    uint64_t now_ns)
 {
-    const uint64_t after_ns = (uint64_t) mca_pml_tm.params.report_after * 1000000000;
-    const uint64_t long_ns = now_ns - watch->since_ns;
-
     if (IDLE != report.step || 0 != is_asked) {
         return IDLE == report.step;
     }
-    return 0 != after_ns && long_ns >= after_ns && long_ns >= watch->quiet_ns &&
+    return is_long(watch, now_ns) && now_ns - watch->since_ns >= watch->quiet_ns &&
            watch->reports < MAX_REPORTS && now_ns >= report.next_ns && state->num_waits > 0;
 }
 
@@ -196,9 +201,7 @@ static bool is_due(const mca_pml_tm_watch_t *watch, const mca_pml_tm_answer_t *s
 static bool is_to_look(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     return IDLE != report.step || 0 != is_asked || 0 != mca_pml_tm_nodes.num_askers ||
-           (0 != mca_pml_tm.params.report_after &&
-            now_ns - watch->since_ns >=
-                (uint64_t) mca_pml_tm.params.report_after * UINT64_C(1000000000));
+           is_long(watch, now_ns);
 }
 
 static void count_waited_for(uint64_t name, uint64_t ns)

@@ -45,7 +45,7 @@ static const struct {
 static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
                          const mca_pml_tm_wait_t *wait)
 {
-    char tag[PML_TM_NAME_SIZE], peer[32] = "any rank", bytes[48] = "";
+    char tag[PML_TM_TAG_SIZE], peer[32] = "any rank", bytes[48] = "";
 
     if (FAB_LOOK_PROBE != wait->what) {
         snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
@@ -57,7 +57,7 @@ static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
     mca_pml_tm_text_line(
         text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s", rank_of(node->name),
         node->state.host, node->state.pid, '\0' != node->state.call[0] ? node->state.call : "MPI",
-        waits[wait->what].is_from ? "from" : "to", peer, mca_pml_tm_text_tag(tag, wait->tag), bytes,
+        waits[wait->what].is_from ? "from" : "to", peer, mca_pml_tm_tag_text(tag, wait->tag), bytes,
         wait->comm, waits[wait->what].why, node->state.waited_ms / 1000.0);
 }
 
@@ -146,13 +146,13 @@ static bool look_at_msg(void *ctx, const fab_match_msg_t *match)
     near_t *near = ctx;
     const mca_pml_tm_msg_t *msg = mca_pml_tm_msg_of((fab_match_msg_t *) match);
     const char *why = why_not(near, msg);
-    char tag[PML_TM_NAME_SIZE];
+    char tag[PML_TM_TAG_SIZE];
 
     if (NULL != why) {
         if (NULL != near->text) {
             mca_pml_tm_text_line(near->text, "    nearly: from rank %u, tag %s, %zu bytes, %s: %s",
                                  rank_of(msg->peer->name),
-                                 mca_pml_tm_text_tag(tag, mca_pml_tm_tag_tag(msg->hdr.tag)),
+                                 mca_pml_tm_tag_text(tag, mca_pml_tm_tag_tag(msg->hdr.tag)),
                                  msg->len, near->tmc->comm->c_name, why);
         }
         ++near->count;

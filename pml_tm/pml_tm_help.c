@@ -2,7 +2,7 @@
 /*
  * What pml tm tells the user, by topic (fab_help.h).
  */
-#include "pml_tm_help.h"
+#include "pml_tm_shared.h"
 
 #include <stddef.h>
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tags of collective operations.
+ * Tags in words.
  */
 #include "ompi_config.h"
 
-#include "pml_tm_tags.h"
+#include "pml_tm_shared.h"
+
+#include <stdio.h>
 
 #include "ompi/mca/coll/base/coll_tags.h"
 
-const char *mca_pml_tm_tag_name(int tag)
+/* The operation that a tag belongs to; NULL: none, it is the program's. */
+static const char *name_of(int tag)
 {
     static const struct {
         int tag;
@@ -41,4 +44,19 @@ const char *mca_pml_tm_tag_name(int tag)
     return tag <= MCA_COLL_BASE_TAG_NONBLOCKING_BASE && tag >= MCA_COLL_BASE_TAG_NONBLOCKING_END
                ? "a non-blocking collective"
                : NULL;
+}
+
+const char *mca_pml_tm_tag_text(char buf[PML_TM_TAG_SIZE], int tag)
+{
+    const char *name = name_of(tag);
+
+    if (-1 == tag) { /* MPI_ANY_TAG */
+        return "any";
+    }
+    if (NULL == name) {
+        snprintf(buf, PML_TM_TAG_SIZE, "%d", tag);
+    } else {
+        snprintf(buf, PML_TM_TAG_SIZE, "%d (%s)", tag, name);
+    }
+    return buf;
 }

@@ -9,8 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "pml_tm_tags.h"
-
 /* ---- for people --------------------------------------------------------- */
 
 mca_pml_tm_text_t *mca_pml_tm_text_new(unsigned lines)
@@ -63,27 +61,12 @@ void mca_pml_tm_text_print(mca_pml_tm_text_t *text)
     free(text);
 }
 
-const char *mca_pml_tm_text_source(char buf[PML_TM_NAME_SIZE], int source)
+const char *mca_pml_tm_text_source(char buf[PML_TM_TAG_SIZE], int source)
 {
     if (OMPI_ANY_SOURCE == source) {
         return "any";
     }
-    snprintf(buf, PML_TM_NAME_SIZE, "%d", source);
-    return buf;
-}
-
-const char *mca_pml_tm_text_tag(char buf[PML_TM_NAME_SIZE], int tag)
-{
-    const char *name = mca_pml_tm_tag_name(tag);
-
-    if (OMPI_ANY_TAG == tag) {
-        return "any";
-    }
-    if (NULL == name) {
-        snprintf(buf, PML_TM_NAME_SIZE, "%d", tag);
-    } else {
-        snprintf(buf, PML_TM_NAME_SIZE, "%d (%s)", tag, name);
-    }
+    snprintf(buf, PML_TM_TAG_SIZE, "%d", source);
     return buf;
 }
 

@@ -32,11 +32,8 @@ void mca_pml_tm_text_line(mca_pml_tm_text_t *text, const char *format, ...)
 /* Print and free it, with the number of lines that were left out. Lock not held. */
 void mca_pml_tm_text_print(mca_pml_tm_text_t *text);
 
-/* Names for a source or tag of a receive, "any" or a number; valid until buf goes. */
-enum { PML_TM_NAME_SIZE = 48 };
-const char *mca_pml_tm_text_source(char buf[PML_TM_NAME_SIZE], int source);
-/* Tags of Open MPI's collective operations are named. */
-const char *mca_pml_tm_text_tag(char buf[PML_TM_NAME_SIZE], int tag);
+/* The source of a receive, "any" or a number; valid until buf goes. */
+const char *mca_pml_tm_text_source(char buf[PML_TM_TAG_SIZE], int source);
 
 /* ---- for programs -------------------------------------------------------- */
 

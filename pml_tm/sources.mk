@@ -24,14 +24,12 @@ pml_tm_sources = \
 	pml_tm/pml_tm_failure.h \
 	pml_tm/pml_tm_failure_events.c \
 	pml_tm/pml_tm_fit.c \
-	pml_tm/pml_tm_fit.h \
 	pml_tm/pml_tm_flow.c \
 	pml_tm/pml_tm_flow.h \
 	pml_tm/pml_tm_hang.c \
 	pml_tm/pml_tm_hang_write.c \
 	pml_tm/pml_tm_hang_write.h \
 	pml_tm/pml_tm_help.c \
-	pml_tm/pml_tm_help.h \
 	pml_tm/pml_tm_idle.c \
 	pml_tm/pml_tm_idle.h \
 	pml_tm/pml_tm_match.c \
@@ -62,13 +60,13 @@ pml_tm_sources = \
 	pml_tm/pml_tm_send.c \
 	pml_tm/pml_tm_sent.c \
 	pml_tm/pml_tm_sent.h \
+	pml_tm/pml_tm_shared.h \
 	pml_tm/pml_tm_sizes.h \
 	pml_tm/pml_tm_state.c \
 	pml_tm/pml_tm_state.h \
 	pml_tm/pml_tm_stream.c \
 	pml_tm/pml_tm_stream.h \
 	pml_tm/pml_tm_tags.c \
-	pml_tm/pml_tm_tags.h \
 	pml_tm/pml_tm_text.c \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \

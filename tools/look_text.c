@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pml_tm/pml_tm_tags.h"
+#include "pml_tm/pml_tm_shared.h"
 
 static const char *wait_name(uint8_t what)
 {
@@ -28,18 +28,11 @@ static const char *wait_name(uint8_t what)
     return what < FAB_LOOK_WAITS ? names[what] : "?";
 }
 
-/* "tag 12", or with the name of the collective operation. */
 static void text_tag(char *buf, size_t size, int32_t tag)
 {
-    const char *name = mca_pml_tm_tag_name(tag);
+    char text[PML_TM_TAG_SIZE];
 
-    if (-1 == tag) {
-        snprintf(buf, size, "any tag");
-    } else if (NULL != name) {
-        snprintf(buf, size, "tag %d (%s)", tag, name);
-    } else {
-        snprintf(buf, size, "tag %d", tag);
-    }
+    snprintf(buf, size, -1 == tag ? "any tag" : "tag %s", mca_pml_tm_tag_text(text, tag));
 }
 
 static void text_rank(char *buf, size_t size, uint64_t name)

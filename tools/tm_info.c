@@ -23,7 +23,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_fit.h"
-#include "pml_tm/pml_tm_fit.h"
+#include "pml_tm/pml_tm_shared.h"
 #include "tm_commit.h"
 #include "tm_info.h"
 

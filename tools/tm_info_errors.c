@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pml_tm/pml_tm_help.h"
+#include "pml_tm/pml_tm_shared.h"
 
 /* The text of a format: "..." in place of each value. */
 static void print_format(const char *format)

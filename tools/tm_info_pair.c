@@ -14,7 +14,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -449,39 +448,30 @@ static bool measure(pair_t *pair, tm_pair_result_t *result)
     return true;
 }
 
-static __attribute__((format(printf, 2, 3))) void cannot(tm_pair_result_t *result,
-                                                         const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(result->why_not, sizeof(result->why_not), format, args);
-    va_end(args);
-}
-
 void tm_pair_ask(int fd, const char *provider, tm_pair_result_t *result)
 {
     static pair_t pair = {.is_asking = true};
+    const size_t size = sizeof(result->why_not);
     const char *why = NULL;
 
     *result = (tm_pair_result_t){.why_not = ""};
     if (!open_fabric(&pair, provider)) {
-        cannot(result, "%s", pair.why);
+        snprintf(result->why_not, size, "%s", pair.why);
         return;
     }
     fill_record(&pair, provider);
     why = send_record(fd, &pair.own) ? receive_record(fd, &pair.other)
                                      : "the other process has gone";
     if (NULL != why) {
-        cannot(result, "%s", why);
+        snprintf(result->why_not, size, "%s", why);
     } else if ('\0' != pair.other.why_not[0]) {
-        cannot(result, "on %s: %s", pair.other.host, pair.other.why_not);
+        snprintf(result->why_not, size, "on %s: %s", pair.other.host, pair.other.why_not);
     } else if (OPAL_SUCCESS != fab_peer_open(pair.fab, FAB_USER_PML, fab_name(1, 1),
                                              pair.other.address, pair.other.address_len, &pair.peer,
                                              &why)) {
-        cannot(result, "%s", why);
+        snprintf(result->why_not, size, "%s", why);
     } else if (!measure(&pair, result)) {
-        cannot(result, "%s", pair.why);
+        snprintf(result->why_not, size, "%s", pair.why);
     }
     find_addresses(fd, result->by, sizeof(result->by));
 }
