@@ -252,8 +252,7 @@ static opal_proc_t *begin_report(mca_btl_fabric_ep_t *ep)
 /* An upcall: a peer failed. */
 static void report_failure(mca_btl_fabric_up_t *up)
 {
-    mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) up -
-                                                       offsetof(mca_btl_fabric_ep_t, failure));
+    mca_btl_fabric_ep_t *ep = FAB_CONTAINER_OF(up, mca_btl_fabric_ep_t, failure);
     opal_proc_t *proc = begin_report(ep); /* another thread may delete it meanwhile */
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 

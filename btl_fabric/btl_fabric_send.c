@@ -207,8 +207,7 @@ static int send_frag(mca_btl_fabric_frag_t *frag)
 
 static void frag_done(mca_btl_fabric_up_t *up)
 {
-    mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) ((char *) up -
-                                                             offsetof(mca_btl_fabric_frag_t, up));
+    mca_btl_fabric_frag_t *frag = FAB_CONTAINER_OF(up, mca_btl_fabric_frag_t, up);
     bool is_ours = 0 != (frag->super.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
 
     if (NULL != frag->super.des_cbfunc &&
@@ -225,8 +224,7 @@ static const mca_btl_fabric_up_ops_t frag_ops = {.run = frag_done};
 
 static int run_frag(fab_item_t *item, fab_peer_t *peer)
 {
-    mca_btl_fabric_frag_t *frag = (mca_btl_fabric_frag_t *) ((char *) item -
-                                                             offsetof(mca_btl_fabric_frag_t, item));
+    mca_btl_fabric_frag_t *frag = FAB_CONTAINER_OF(item, mca_btl_fabric_frag_t, item);
     int rc = send_frag(frag);
 
     (void) peer;

@@ -22,8 +22,7 @@ static void answer(fab_peer_t *peer, uint64_t value, uint32_t id)
 
 static int run_count(fab_item_t *item, fab_peer_t *peer)
 {
-    mca_btl_fabric_ep_t *ep = (mca_btl_fabric_ep_t *) ((char *) item -
-                                                       offsetof(mca_btl_fabric_ep_t, count));
+    mca_btl_fabric_ep_t *ep = FAB_CONTAINER_OF(item, mca_btl_fabric_ep_t, count);
     int rc = fab_item_send(peer, fab_hdr(BTL_FABRIC_AM_COUNT, 0, ep->num_counted), NULL, 0);
 
     if (OPAL_ERR_RESOURCE_BUSY == rc) {
@@ -162,7 +161,7 @@ static bool may_read(fab_peer_t *peer, uint32_t key, uint64_t from, uint64_t len
 /* A part that was sent from the memory is on its way: send the next one. */
 static void reply_part_sent(fab_out_t *out, int status)
 {
-    reply_t *reply = (reply_t *) ((char *) out - offsetof(reply_t, out));
+    reply_t *reply = FAB_CONTAINER_OF(out, reply_t, out);
 
     mca_btl_fabric.num_rma--;
     if (OPAL_SUCCESS == status && reply->sent < reply->len) {

@@ -90,8 +90,7 @@ static int send_op(mca_btl_fabric_op_t *op)
 
 static int run_op(fab_item_t *item, fab_peer_t *peer)
 {
-    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) item -
-                                                       offsetof(mca_btl_fabric_op_t, item));
+    mca_btl_fabric_op_t *op = FAB_CONTAINER_OF(item, mca_btl_fabric_op_t, item);
     int rc;
 
     (void) peer;
@@ -130,8 +129,7 @@ int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op)
 
 static void rma_complete(fab_rma_t *rma, int status)
 {
-    mca_btl_fabric_op_t *op = (mca_btl_fabric_op_t *) ((char *) rma -
-                                                       offsetof(mca_btl_fabric_op_t, rma));
+    mca_btl_fabric_op_t *op = FAB_CONTAINER_OF(rma, mca_btl_fabric_op_t, rma);
 
     mca_btl_fabric.num_rma--;
     if (OPAL_SUCCESS == status) {

@@ -4,7 +4,6 @@
  */
 #include "pml_tm.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

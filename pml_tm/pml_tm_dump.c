@@ -6,8 +6,6 @@
  */
 #include "pml_tm_entry.h"
 
-#include <stdlib.h>
-
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"

@@ -27,7 +27,7 @@ struct mca_pml_tm_msg {
 
 static inline mca_pml_tm_msg_t *mca_pml_tm_msg_of(fab_match_msg_t *match)
 {
-    return (mca_pml_tm_msg_t *) ((char *) match - offsetof(mca_pml_tm_msg_t, match));
+    return FAB_CONTAINER_OF(match, mca_pml_tm_msg_t, match);
 }
 
 /*

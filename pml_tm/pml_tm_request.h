@@ -248,8 +248,7 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 
 static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)
 {
-    return (mca_pml_tm_recv_request_t *) ((char *) recv -
-                                          offsetof(mca_pml_tm_recv_request_t, offload));
+    return FAB_CONTAINER_OF(recv, mca_pml_tm_recv_request_t, offload);
 }
 
 /* The status of a blocking receive that had no request; status may be MPI_STATUS_IGNORE. */
@@ -301,8 +300,7 @@ void mca_pml_tm_recv_fini(void);
 
 static inline mca_pml_tm_send_request_t *mca_pml_tm_send_of_item(fab_item_t *item)
 {
-    return (mca_pml_tm_send_request_t *) ((char *) item -
-                                          offsetof(mca_pml_tm_send_request_t, item));
+    return FAB_CONTAINER_OF(item, mca_pml_tm_send_request_t, item);
 }
 
 static inline mca_pml_tm_core_t *mca_pml_tm_core_of(mca_pml_base_request_t *base)

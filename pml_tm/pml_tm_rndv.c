@@ -75,8 +75,7 @@ void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error)
 /* A part of the data has left. */
 static void out_complete(fab_out_t *out, int status)
 {
-    mca_pml_tm_send_request_t *req =
-        (mca_pml_tm_send_request_t *) ((char *) out - offsetof(mca_pml_tm_send_request_t, out));
+    mca_pml_tm_send_request_t *req = FAB_CONTAINER_OF(out, mca_pml_tm_send_request_t, out);
 
     req->is_out = false;
     if (OPAL_SUCCESS != status) {
@@ -434,8 +433,7 @@ static void fetched(mca_pml_tm_recv_request_t *req)
 
 static void get_complete(fab_rma_t *rma, int status)
 {
-    mca_pml_tm_recv_request_t *req =
-        (mca_pml_tm_recv_request_t *) ((char *) rma - offsetof(mca_pml_tm_recv_request_t, rma));
+    mca_pml_tm_recv_request_t *req = FAB_CONTAINER_OF(rma, mca_pml_tm_recv_request_t, rma);
 
     --mca_pml_tm.num_gets;
     if (OMPI_SUCCESS == status) {

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
 enum { RANKS_MAX = 1 << 24, HOST_RANKS_MAX = 65536 };

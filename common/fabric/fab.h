@@ -148,6 +148,10 @@ _Static_assert(48 == sizeof(fab_rndv_t), "fab_rndv_t is a wire format");
 /* Declares a function by the type of a table's pointers to it, which have the arguments. */
 #define FAB_FUNCTION(pointer_type, name) __typeof__(*(pointer_type) 0) name
 
+/* The structure of this type of which `pointer` points to this member. */
+#define FAB_CONTAINER_OF(pointer, type, member)                                                    \
+    ((type *) ((char *) (pointer) -offsetof(type, member)))
+
 /*
  * A message arrived.  data..data+len is the payload in place, 8-byte aligned, valid until the
  * handler returns. peer is the sender; a peer that this process never opened gets its record from

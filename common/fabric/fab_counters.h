@@ -7,8 +7,6 @@
 #ifndef FAB_COUNTERS_H
 #define FAB_COUNTERS_H
 
-#include <stdint.h>
-
 #include "fabric/fab.h"
 
 /* X(name, help) */

@@ -17,8 +17,6 @@
  */
 #include "tcp/tcp.h"
 
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -17,7 +17,6 @@
 #include "tcp/tcp.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
