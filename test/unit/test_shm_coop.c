@@ -498,6 +498,67 @@ static void test_given_up(void **state)
     assert_int_equal(world_run(2, false, given_up_body), 0);
 }
 
+/* The fetcher closes the peer in the middle, as one that disconnects: the same. */
+static void closes_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (1 == world->rank) {
+        fab_shm_ep_t *ep = ep_of(world, 0);
+        WORLD_UNTIL(NULL == ep->in); /* which it leaves behind full of parts */
+        CHECK(TAILQ_EMPTY(&ep->dom->gives) && 0 != fab_counters.shm_coop_given);
+    } else {
+        fab_rma_t op = get_op(world);
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        WORLD_UNTIL(0 != op.done);
+        fab_peer_close(world_peer(world, 1), FAB_USER_PML);
+        WORLD_UNTIL(1 == completed);
+        CHECK(OPAL_ERR_UNREACH == complete_status);
+        memset(local, 0x5a, LEN);
+        for (int i = 0; i < 1000; i++) {
+            world_progress(world);
+        }
+        for (size_t i = 0; i < LEN; i++) {
+            CHECK(0x5a == local[i]);
+        }
+    }
+    CHECK(0 == world->failures);
+}
+
+static void test_closes(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, closes_body), 0);
+}
+
+/* The fetcher dies with parts in its ring: no more are sent. */
+static void fetcher_dies_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (0 == world->rank) {
+        fab_rma_t op = get_op(world);
+        CHECK(OPAL_SUCCESS == fab_get(&op) && NULL != fab_shm_fetch_of(ep_of(world, 1), &op));
+        wait_for(GIVEN);
+        raise(SIGKILL);
+    }
+    fab_shm_domain_t *dom = ep_of(world, 0)->dom;
+    WORLD_UNTIL(0 != fab_counters.shm_coop_given);
+    CHECK(!TAILQ_EMPTY(&dom->gives));
+    atomic_store(&world->shared->scratch[GIVEN], 1);
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc && NULL == world_peer(world, 0)->ep);
+    CHECK(TAILQ_EMPTY(&dom->gives) && fab_counters.shm_coop_given < LEN);
+}
+
+static void test_fetcher_dies(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run_some_die(2, false, fetcher_dies_body, 1 << 0), 0);
+}
+
 enum { BAD_ASKS = 8 };
 
 /* The fetcher asks for what is not its to have: nothing is sent. */
@@ -812,6 +873,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_spoilt),         cmocka_unit_test(test_window),
         cmocka_unit_test(test_window_fails),   cmocka_unit_test(test_random),
         cmocka_unit_test(test_other_provider), cmocka_unit_test(test_given_short_ring),
+        cmocka_unit_test(test_closes),         cmocka_unit_test(test_fetcher_dies),
     };
 
     fab_params.shm_cooperative = (char *) "always";
