@@ -232,16 +232,6 @@ static bool is_default(const char *name)
 }
 
 /*
- * Does ob1 send through this BTL over a network?  In a job on several hosts it does, unless the
- * user chose it inside the hosts, too; on one host only without shared memory.
- */
-static bool is_network(void)
-{
-    return fab_process.num_procs > (uint32_t) fab_process.num_local_peers + 1 ||
-           !fab_is_open(mca_btl_fabric.fab, "shm");
-}
-
-/*
  * osc/rdma looks for GLOB among the wrong flags, btl_flags, where the bit has no other meaning.
  * Without it a process's own window, and those of its host, wait for the host's first process to
  * call MPI.
@@ -255,6 +245,9 @@ static void announce_glob(void)
 }
 
 /*
+ * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
+ * inside the hosts, too; on one host only without shared memory.
+ *
  * Over a network a copy costs less than a round trip, so more is sent eagerly; and messages that
  * find no room are better sent from the user's memory later (SEND_INPLACE) than copied twice. What
  * the user has set stays.
@@ -263,7 +256,8 @@ static void adapt_sizes(void)
 {
     mca_btl_base_module_t *btl = &mca_btl_fabric.super;
 
-    if (!is_network()) {
+    if (fab_process.num_procs <= (uint32_t) fab_process.num_local_peers + 1 &&
+        fab_is_open(mca_btl_fabric.fab, "shm")) {
         return;
     }
     if (is_default("eager_limit") && is_default("max_send_size")) {
@@ -272,15 +266,6 @@ static void adapt_sizes(void)
     }
     if (is_default("flags")) {
         btl->btl_flags |= MCA_BTL_FLAGS_SEND_INPLACE;
-    }
-}
-
-/* Puts and gets look at the address only where it may be a device's. */
-static void stage_device_memory(void)
-{
-    if (fab_has_device_memory()) {
-        mca_btl_fabric.super.btl_put = mca_btl_fabric_staged_put;
-        mca_btl_fabric.super.btl_get = mca_btl_fabric_staged_get;
     }
 }
 
@@ -294,7 +279,10 @@ static int start(void)
     }
     adapt_sizes();
     announce_glob();
-    stage_device_memory();
+    if (fab_has_device_memory()) { /* only then puts and gets look at the address */
+        mca_btl_fabric.super.btl_put = mca_btl_fabric_staged_put;
+        mca_btl_fabric.super.btl_get = mca_btl_fabric_staged_get;
+    }
     mca_btl_fabric.up_tail = NULL;
     fab_idmap_init(&mca_btl_fabric.mems);
     rc = start_module();

@@ -246,15 +246,6 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
     return rc;
 }
 
-/* Start or do a put or get. As start_op(). Lock held. */
-static int start_rma(const mca_btl_fabric_call_t *call, const fab_region_t *region)
-{
-    if (mca_btl_fabric_offer(call, region)) {
-        return OPAL_SUCCESS;
-    }
-    return mca_btl_fabric_do_now(call, region) ? DONE_NOW : start(call, region);
-}
-
 /*
  * Are so many under way with the endpoint that no other may begin?  The layer above then polls and
  * tries again, but cannot do so in the callback of an operation.
@@ -271,7 +262,13 @@ static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *regi
         mca_btl_fabric.counters.refused++;
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return BTL_FABRIC_AM_ATOMIC == call->am ? start(call, region) : start_rma(call, region);
+    if (BTL_FABRIC_AM_ATOMIC == call->am) {
+        return start(call, region);
+    }
+    if (mca_btl_fabric_offer(call, region)) {
+        return OPAL_SUCCESS;
+    }
+    return mca_btl_fabric_do_now(call, region) ? DONE_NOW : start(call, region);
 }
 
 /* What btl_put, btl_get and btl_atomic_* have in common. */

@@ -66,12 +66,6 @@ static bool enter_upcalls(void)
     return false;
 }
 
-static void leave_upcalls(void)
-{
-    runs_upcalls = false;
-    pthread_mutex_unlock(&upcalls_lock);
-}
-
 int mca_btl_fabric_ups_run(void)
 {
     bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
@@ -89,7 +83,8 @@ int mca_btl_fabric_ups_run(void)
         events++;
     }
     if (has_entered) {
-        leave_upcalls();
+        runs_upcalls = false;
+        pthread_mutex_unlock(&upcalls_lock);
     }
     return events;
 }

@@ -119,20 +119,15 @@ typedef struct near {
     int count;
 } near_t;
 
-static bool is_near_tag(int32_t wanted, int32_t tag)
-{
-    return OMPI_ANY_TAG == wanted ? tag >= 0 : wanted == tag;
-}
-
 /* Why the message does not fit; NULL: in too many ways. */
 static const char *why_not(const near_t *near, const mca_pml_tm_msg_t *msg)
 {
     const bool is_source = FAB_LOOK_ANY == near->wait->peer || near->wait->peer == msg->peer->name;
-    const bool is_tag = is_near_tag(near->wait->tag, mca_pml_tm_tag_tag(msg->hdr.tag));
-    const bool is_internal = near->wait->tag < 0 && OMPI_ANY_TAG != near->wait->tag;
+    const int32_t wanted = near->wait->tag, tag = mca_pml_tm_tag_tag(msg->hdr.tag);
+    const bool is_tag = OMPI_ANY_TAG == wanted ? tag >= 0 : wanted == tag;
+    const bool is_internal = wanted < 0 && OMPI_ANY_TAG != wanted;
 
-    if (near->is_same_comm && is_source && !is_tag &&
-        is_internal == (mca_pml_tm_tag_tag(msg->hdr.tag) < 0)) {
+    if (near->is_same_comm && is_source && !is_tag && is_internal == (tag < 0)) {
         return is_internal ? "another collective operation" : "another tag";
     }
     if (near->is_same_comm && !is_source && is_tag) {

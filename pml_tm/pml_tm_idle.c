@@ -27,13 +27,6 @@ enum {
     LOOK_NS = 1,             /* nine instructions */
 };
 
-/* auto: sleep if the job has more processes here than processors. */
-static mca_pml_tm_idle_t choose_by_cpus(double cpus)
-{
-    mca_pml_tm.cpus = cpus;
-    return fab_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
-}
-
 /*
  * How many threads of this process may wait at a time so that each has its own processor; at least
  * 1.
@@ -76,7 +69,11 @@ static mca_pml_tm_idle_t choose_idle(double cpus)
     if (0 == strcmp(wait, "yield")) {
         return PML_TM_YIELD;
     }
-    return 0 == strcmp(wait, "sleep") ? PML_TM_SLEEP : choose_by_cpus(cpus);
+    if (0 == strcmp(wait, "sleep")) {
+        return PML_TM_SLEEP;
+    }
+    mca_pml_tm.cpus = cpus; /* auto: sleep if the job has more processes here than processors */
+    return fab_process.num_local_peers + 1 > cpus ? PML_TM_SLEEP : PML_TM_SPIN;
 }
 
 void mca_pml_tm_choose_idle(void)

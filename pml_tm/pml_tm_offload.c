@@ -72,13 +72,6 @@ static void set_tag(const mca_pml_tm_comm_t *tmc, fab_tm_recv_t *recv, int32_t s
                                is_any_tag ? 0 : tag, mca_pml_tm.source_bits);
 }
 
-/* Buffers are often a power of two apart. */
-static inline mca_pml_tm_recv_request_t **memory_bucket(const char *data)
-{
-    return &mca_pml_tm.memory[(uintptr_t) data * UINT64_C(0x9e3779b97f4a7c15) >>
-                              (64 - PML_TM_MEMORY_BITS)];
-}
-
 void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_tm_recv_request_t **bucket;
@@ -87,7 +80,9 @@ void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
     if (NULL == req->data || req->capacity < mca_pml_tm.device.own_len) {
         return;
     }
-    bucket = memory_bucket(req->data);
+    /* buffers are often a power of two apart */
+    bucket = &mca_pml_tm.memory[(uintptr_t) req->data * UINT64_C(0x9e3779b97f4a7c15) >>
+                                (64 - PML_TM_MEMORY_BITS)];
     for (const mca_pml_tm_recv_request_t *other = *bucket; NULL != other;
          other = other->memory_next) {
         req->is_memory_shared |= other->data == req->data;

@@ -67,12 +67,6 @@ static bool is_thread_in_the_way(void)
     return 0 == polls % PML_TM_POLLS_PER_PROGRESS;
 }
 
-/* Where processes share processors: unless Open MPI does so after this, by mpi_yield_when_idle. */
-static bool must_yield(void)
-{
-    return PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle;
-}
-
 int mca_pml_tm_progress(void)
 {
     int events = mca_pml_tm_poll_all();
@@ -81,7 +75,8 @@ int mca_pml_tm_progress(void)
         mca_pml_tm_count_tick();
     }
     if (0 == events && mca_pml_tm.is_enabled &&
-        (OPAL_UNLIKELY(must_yield()) ||
+        /* unless Open MPI yields after this, by mpi_yield_when_idle */
+        (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle) ||
          (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
         mca_pml_tm_yield();
     }

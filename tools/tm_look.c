@@ -113,18 +113,10 @@ static double rate(const process_t *process)
                : 0;
 }
 
-/* What a process does that does not wait in MPI.  One that was stopped may be anywhere. */
-static void text_doing(char buf[LOOK_TEXT_SIZE], uint32_t pid)
-{
-    const char state = fab_look_process_state(pid);
-
-    snprintf(buf, LOOK_TEXT_SIZE, "%s%s",
-             'T' == state || 't' == state ? "" : "outside MPI: ", fab_look_what_it_does(state));
-}
-
 static void text_state(char buf[LOOK_TEXT_SIZE], double *for_s, const process_t *process)
 {
     const fab_look_status_t *status = &process->last.status;
+    const char state = fab_look_process_state(process->pid);
 
     if (process->is_gone) {
         *for_s = 0;
@@ -134,7 +126,9 @@ static void text_state(char buf[LOOK_TEXT_SIZE], double *for_s, const process_t 
         look_text_wait(buf, status);
     } else {
         *for_s = since(0 != status->seen_ns ? status->seen_ns : process->last.opened_ns);
-        text_doing(buf, process->pid);
+        /* one that was stopped may be anywhere */
+        snprintf(buf, LOOK_TEXT_SIZE, "%s%s",
+                 'T' == state || 't' == state ? "" : "outside MPI: ", fab_look_what_it_does(state));
     }
 }
 

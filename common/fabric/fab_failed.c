@@ -13,18 +13,14 @@
 
 /* ---- noting a failure --------------------------------------------------- */
 
-/* A new record; NULL: no memory. There is always memory for one, so one at least is reported. */
-static fab_failure_t *failure_alloc(fab_core_t *core)
+/* There is always memory for one, so one at least is reported. */
+static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
     fab_failure_t *failure = malloc(sizeof(*failure));
 
-    return NULL == failure && NULL == core->reserve.peer ? &core->reserve : failure;
-}
-
-static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
-{
-    fab_failure_t *failure = failure_alloc(core);
-
+    if (NULL == failure && NULL == core->reserve.peer) {
+        failure = &core->reserve;
+    }
     if (NULL == failure) {
         core->is_failure_lost = true;
         return;

@@ -48,12 +48,6 @@ static fab_self_buf_t *buf_alloc(fab_self_domain_t *self)
     return buf;
 }
 
-static void buf_release(fab_self_domain_t *self, fab_self_buf_t *buf)
-{
-    buf->next = self->free_bufs;
-    self->free_bufs = buf;
-}
-
 static void *self_reserve(fab_peer_t *peer, size_t max_len)
 {
     fab_self_domain_t *self = peer->ep;
@@ -71,7 +65,8 @@ static void self_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     self->reserved = NULL;
     fab_counters.self_msgs++;
     fab_deliver(self->fab, peer, hdr, buf->data, len);
-    buf_release(self, buf);
+    buf->next = self->free_bufs;
+    self->free_bufs = buf;
 }
 
 static int self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)

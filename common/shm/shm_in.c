@@ -150,12 +150,6 @@ static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_
     return ep;
 }
 
-static bool in_has_left(const fab_shm_domain_t *dom, const fab_shm_in_t *in)
-{
-    return FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[in->index].state,
-                                                                   memory_order_acquire));
-}
-
 /* A new ring: find its sender, and poll it from now on. */
 static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
 {
@@ -164,7 +158,9 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
     fab_shm_ep_t *ep = addr.pid == fab_shm_pid_of(state) ? sender(dom, entry->name, &addr) : NULL;
     fab_shm_in_t *in;
 
-    if (NULL != ep && NULL != ep->in && in_has_left(dom, ep->in)) {
+    if (NULL != ep && NULL != ep->in &&
+        FAB_SHM_CLOSED == fab_shm_state_of(atomic_load_explicit(&dom->entries[ep->in->index].state,
+                                                                memory_order_acquire))) {
         return; /* it left and connected again: the old ring first, a later tick finds this one */
     }
     if (NULL == ep || NULL != ep->in) {

@@ -39,24 +39,16 @@ static void set_hot(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep)
     dom->period = 0; /* doubled by the next poll of all */
 }
 
-/* Messages came by the hot connection.  A sleeping process must be woken by them. */
-static void count_hot(fab_tcp_domain_t *dom)
-{
-    if (++dom->hot_reads == FAB_TCP_MUTE_READS && NULL != dom->hot && !dom->fab->is_yielding &&
-        !dom->fab->may_sleep) {
-        fab_tcp_watch_mute(dom->hot, true);
-    }
-}
-
-/* The hot connection. */
+/* The hot connection.  A sleeping process must be woken by its messages. */
 static int poll_hot(fab_tcp_domain_t *dom)
 {
     int events;
 
     dom->budget = FAB_TCP_READ_MAX;
     events = fab_tcp_stream_read(dom->hot);
-    if (events > 0) {
-        count_hot(dom);
+    if (events > 0 && ++dom->hot_reads == FAB_TCP_MUTE_READS && NULL != dom->hot &&
+        !dom->fab->is_yielding && !dom->fab->may_sleep) {
+        fab_tcp_watch_mute(dom->hot, true);
     }
     return events;
 }

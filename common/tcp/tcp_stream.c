@@ -34,23 +34,16 @@ static void set_option(int fd, int level, int name, int value)
 }
 
 /*
+ * The kernel looks for a host that is lost while nothing is sent.  It gives the connection up only
+ * when no probe was answered for all of tcp_timeout.
+ *
  * Within the host there is no network to share.  Congestion control must not pace there, as bbr
  * does: it sets a timer for each 64 KiB, and 4 MiB took twice as long.  Every kernel has reno and
  * allows it to everybody.
  */
-static void set_local_options(int fd)
+static void set_options(int fd, bool is_local)
 {
-    static const char name[] = "reno";
-
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
-}
-
-/*
- * The kernel looks for a host that is lost while nothing is sent.  It gives the connection up only
- * when no probe was answered for all of tcp_timeout.
- */
-static void set_options(int fd)
-{
+    static const char reno[] = "reno";
     const int timeout = (int) fab_params.tcp_timeout;
     const int period = (timeout + FAB_TCP_CHECKS - 1) / FAB_TCP_CHECKS;
 
@@ -60,6 +53,9 @@ static void set_options(int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, period);
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, period);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, (timeout + period - 1) / period);
+    if (is_local) {
+        (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
+    }
 }
 
 /* The connection is made, but there is no memory for its use, or no place in the epoll set. */
@@ -86,10 +82,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     fab_counters.tcp_connections += NULL == ep->main;
     /* the kernel may forget it when the connection is lost */
     (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
-    set_options(fd);
-    if (ep->is_local) {
-        set_local_options(fd);
-    }
+    set_options(fd, ep->is_local);
     error = fab_tcp_watch_begin(ep);
     fab_tcp_expect(ep->dom);
     if (NULL != buf) {
