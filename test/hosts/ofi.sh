@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=ip,fi_info,rdma/fabric.h cores=2 short=ofi
+# TEST: timeout=300 needs=ip,fi_info,libfabric-1.15 cores=2 short=ofi
 #
 # MPI programs on two hosts that communicate by libfabric, over its providers in software, without
 # and with receives offered to their senders (in a short run by turns); then where its device leads

@@ -49,7 +49,7 @@ tm_program_packages=(
     ch-run:charliecloud clang:clang clang-format:clang-format cmocka.h:libcmocka-dev gdb:gdb
     gnuplot:gnuplot-nox
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
-    rdma/fabric.h:libfabric-dev
+    libfabric-1.15:libfabric-dev
     lmp:lammps mandoc:mandoc munged:munge NPopenmpi:netpipe-openmpi otf2/otf2.h:libotf2-trace-dev
     otf2-print:otf2-tools patchelf:patchelf pgrep:procps
     python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
@@ -57,10 +57,19 @@ tm_program_packages=(
     debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh
 )
 
-# tm_has_program NAME: is the program there, or the header?
+# tm_has_program NAME: is the program there, or the header, or libfabric-VERSION (or a later one)?
 tm_has_program()
 {
+    local version=${1#*-}
     case $1 in
+        libfabric-*)
+            "${CC:-cc}" -fsyntax-only -x c - 2>/dev/null <<END
+#include <rdma/fabric.h>
+#if FI_VERSION_LT(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), FI_VERSION(${version/./, }))
+#error too old
+#endif
+END
+            ;;
         *.h) printf \
             '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$1" |
             "${CC:-cc}" -fsyntax-only -x c - 2>/dev/null ;;

@@ -9,7 +9,7 @@
  */
 /* TEST: np=2 env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 quick=yes */
 /* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=tcp" timeout=60 */
-/* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=ofi OMPI_MCA_pml_tm_ofi_provider=net,tcp OMPI_MCA_mtl=^ofi" needs=rdma/fabric.h timeout=60 */
+/* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=ofi OMPI_MCA_pml_tm_ofi_provider=net,tcp OMPI_MCA_mtl=^ofi" needs=libfabric-1.15 timeout=60 */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>

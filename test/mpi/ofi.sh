@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=fi_info,rdma/fabric.h
+# TEST: timeout=300 needs=fi_info,libfabric-1.15
 #
 # MPI programs with all processes of the host communicating by libfabric, over one of its providers
 # in software.

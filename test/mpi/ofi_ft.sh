@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: ompi=5.0,6.0 timeout=400 needs=fi_info,rdma/fabric.h quick=no short=ofi
+# TEST: ompi=5.0,6.0 timeout=400 needs=fi_info,libfabric-1.15 quick=no short=ofi
 #
 # Fault tolerance (mpirun --with-ft ulfm) over libfabric: a rank is killed while the others wait for
 # it in every way; the survivors hear of it, revoke, shrink, agree and go on.  By pml tm, without

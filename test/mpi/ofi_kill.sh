@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=fi_info,rdma/fabric.h quick=no short=ofi
+# TEST: timeout=300 needs=fi_info,libfabric-1.15 quick=no short=ofi
 #
 # A process that is killed while it communicates by libfabric ends the job: soon, with one message
 # that names it, and with nothing left behind.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=fi_info,rdma/fabric.h short=ofi
+# TEST: timeout=300 needs=fi_info,libfabric-1.15 short=ofi
 #
 # MPI programs over libfabric in the moods of test/ofidev, and over others of its providers; in a
 # short run every second one, by turns.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=400 needs=fi_info,rdma/fabric.h short=ofi
+# TEST: timeout=400 needs=fi_info,libfabric-1.15 short=ofi
 #
 # MPI programs over libfabric with receives offered to their senders (pml_tm_ofi_tagged), over its
 # providers in software and in the moods of test/ofidev.

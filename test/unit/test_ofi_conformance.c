@@ -3,7 +3,7 @@
  * The conformance test of the fabric over libfabric, its simplest provider for TCP.  A short run
  * (test/run --short) has half of the tests, by turns.
  *
- * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=600 quick=no
+ * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=600 quick=no
  */
 #include "conform_ofi.h"
 

@@ -3,7 +3,7 @@
  * Provider ofi, when things go wrong: a peer dies, does not have the key, or sends what nobody
  * sends.
  *
- * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300
+ * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=300
  */
 #include "conform_ofi.h"
 

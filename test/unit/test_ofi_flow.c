@@ -3,7 +3,7 @@
  * Provider ofi: what ends a sleep, what keeps others from sleeping, windows, and
  * messages of who polls no more.
  *
- * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
+ * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
 #include "conform_ofi.h"
 

@@ -3,7 +3,7 @@
  * Provider ofi: a message that libfabric loses fails its peer, if later ones come: nobody waits for
  * it for ever.
  *
- * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=120 env="TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
+ * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120 env="TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
 #include "conform_ofi.h"
 

@@ -7,7 +7,7 @@
  *
  * A short run (test/run --short) has a third of the moods, by turns.
  *
- * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=900 quick=no short=ofi
+ * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=900 quick=no short=ofi
  */
 #include "conform_ofi.h"
 

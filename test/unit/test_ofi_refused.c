@@ -3,7 +3,7 @@
  * Provider ofi: libfabric refuses receive buffers.  It is said, the others are used, and without
  * any all peers fail: nobody waits for ever.
  *
- * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=120
+ * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120
  */
 #include "conform_ofi.h"
 

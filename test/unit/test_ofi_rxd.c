@@ -2,7 +2,7 @@
 /*
  * The conformance test of the fabric over libfabric's udp;ofi_rxd.
  *
- * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=600 quick=no short=ofi
+ * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=600 quick=no short=ofi
  */
 #define CONFORM_OFI "udp;ofi_rxd"
 #include "conform_ofi.h"

@@ -3,7 +3,7 @@
  * The conformance test of the fabric over libfabric's tcp;ofi_rxm, which reports messages of
  * several packets late.
  *
- * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=600 quick=no short=ofi env=FI_OFI_RXM_BUFFER_SIZE=1024
+ * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=600 quick=no short=ofi env=FI_OFI_RXM_BUFFER_SIZE=1024
  */
 #define CONFORM_OFI "tcp;ofi_rxm"
 #include "conform_ofi.h"

@@ -4,7 +4,7 @@
  * is made at the first message: their endpoints, and their entries in libfabric's address vector;
  * that each is found again, and nothing of its address is lost.
  *
- * TEST: sources=@fabric,@ofi variants=plain cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=rdma/fabric.h timeout=120 quick=no
+ * TEST: sources=@fabric,@ofi variants=plain cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120 quick=no
  */
 #include "conform_ofi.h"
 
