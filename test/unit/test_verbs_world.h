@@ -22,6 +22,11 @@ static inline fab_verbs_ep_t *ep_of(const fab_peer_t *peer)
     return peer->ep;
 }
 
+static inline bool is_by(const fab_peer_t *peer, const char *provider)
+{
+    return 0 == strcmp(provider, fab_peer_provider_name(peer));
+}
+
 /* Connect to it, both ways of traffic ready here. */
 static inline void connect_to(world_t *world, fab_peer_t *peer)
 {
