@@ -73,9 +73,10 @@ else
     tm_libs+=(-lopen-rte)
 fi
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
+tm_libs+=(-lmpi)
 mapfile -t btl < <(tm_sources @btl)
 fuzz btl 20000 "${fabric[@]}" "${btl[@]}"
-tm_libs+=(-lmpi "-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
+tm_libs+=("-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
 fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c \
     "$TM_SRC"/common/{match/match,offload/offload,idmap/idmap}.c \
     "$TM_SRC"/common/fabric/{fab_cuda,fab_fit,fab_help,fab_param_mca}.c
