@@ -11,30 +11,12 @@
  */
 /* TEST: np=2,4 args="60" timeout=90 */
 /* TEST: np=8 args="16" timeout=90 */
-#include <signal.h>
-#include <sys/time.h>
-
 #include "tm_counter.h"
+#include "tm_slow.h"
 
 enum { PER_PEER = 6 };
 
 static const size_t lengths[PER_PEER] = {0, 16, 300, 6000, 40, 120000};
-
-static void on_timer(int sig)
-{
-    struct timespec pause = {0, 1500000};
-
-    (void) sig;
-    nanosleep(&pause, NULL);
-}
-
-/* Stop this rank for 1.5 ms at a time, often; or no more. */
-static void set_slow(bool is_slow, long usec)
-{
-    struct itimerval timer = {{0, is_slow ? usec : 0}, {0, is_slow ? usec : 0}};
-
-    setitimer(ITIMER_REAL, &timer, NULL);
-}
 
 static tm_counter_t early;
 static bool is_counted;
@@ -141,7 +123,7 @@ static void round_trip(int round, int late)
     int rank, kind = round % 9;
     MPI_Comm comm;
 
-    set_slow(tm_rank == late && 8 != kind, 700 + 100 * (round % 17));
+    tm_slow(tm_rank == late && 8 != kind ? 700 + 100 * (round % 17) : 0);
     create(kind, late, &comm);
     MPI_Comm_rank(comm, &rank);
     for (int k = 0; k < PER_PEER; k++) {
@@ -152,7 +134,7 @@ static void round_trip(int round, int late)
                              &req[dst * PER_PEER + k]));
         }
     }
-    set_slow(false, 0);
+    tm_slow(0);
     for (int src = 0; src < tm_size; src++) {
         for (int k = 0; k < PER_PEER; k++) {
             unsigned char *in = tm_alloc(lengths[k]);
@@ -176,7 +158,6 @@ static void round_trip(int round, int late)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
     int rounds;
 
     tm_init(&argc, &argv, "early");
@@ -184,7 +165,6 @@ int main(int argc, char **argv)
     if (tm_size < 2) {
         return tm_skip("needs two ranks");
     }
-    sigaction(SIGALRM, &action, NULL);
     is_counted = tm_counter_find("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER, &early);
     for (int i = 0; i < rounds; i++) {
         long long before = early_count();

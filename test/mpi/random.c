@@ -303,8 +303,6 @@ int main(int argc, char **argv)
         printf("random: seed %" PRIu64 ", %d ranks, %d threads\n", tm_seed, tm_size, nlanes);
         fflush(stdout);
     }
-    sigaction(SIGALRM,
-              &(struct sigaction){.sa_handler = rnd_comm_interrupt, .sa_flags = SA_RESTART}, NULL);
     open_all();
     watch_start();
     run_lanes();

@@ -242,7 +242,6 @@ static inline bool rnd_fits(int slot, int src, int tag, const rnd_msg_t *m)
 /* ---- random_comms.c ------------------------------------------------------ */
 
 void rnd_comm_plan(rnd_lane_t *lane, int s, tm_rng_t rng);
-void rnd_comm_interrupt(int sig);
 void rnd_comm_begin(rnd_lane_t *lane, int s);
 void rnd_comm_end(rnd_lane_t *lane, int s);
 void rnd_comm_release(rnd_slot_t *slot);

@@ -7,8 +7,7 @@
  * this rank is not in itself; rnd_comm_begin() and rnd_comm_end() make them.
  */
 
-#include <signal.h>
-#include <sys/time.h>
+#include "tm_slow.h"
 
 static void comm_reset(rnd_slot_t *slot)
 {
@@ -205,25 +204,6 @@ static void comm_build_from(rnd_slot_t *slot, MPI_Comm from)
     }
 }
 
-void rnd_comm_interrupt(int sig)
-{
-    struct timespec pause = {0, 1500000};
-
-    (void) sig;
-    nanosleep(&pause, NULL);
-}
-
-/*
- * A timer signal stops this rank for 1.5 ms at a time, every usec microseconds; 0: no more. So that
- * the others may be done with a new communicator, and send there, before this rank is.
- */
-static void comm_slow(long usec)
-{
-    struct itimerval timer = {{0, usec}, {0, usec}};
-
-    setitimer(ITIMER_REAL, &timer, NULL);
-}
-
 /* Makes progress once or twice, so that the others can finish, and then none for a while. */
 static void look_away(rnd_lane_t *lane)
 {
@@ -243,7 +223,7 @@ void rnd_comm_begin(rnd_lane_t *lane, int s)
     bool is_slow = rnd_chance(&lane->mine, 30);
 
     rnd_step(lane, "makes a communicator");
-    comm_slow(is_slow ? 500 + rnd_below(&lane->mine, 1500) : 0);
+    tm_slow(is_slow ? 500 + rnd_below(&lane->mine, 1500) : 0);
     if (MAKE_INTER == slot->make) {
         comm_build_inter(slot, lane->ctl);
     } else if (MAKE_GROUP == slot->make) {
@@ -251,7 +231,7 @@ void rnd_comm_begin(rnd_lane_t *lane, int s)
     } else if (MPI_COMM_NULL != from) {
         comm_build_from(slot, from);
     }
-    comm_slow(0);
+    tm_slow(0);
     comm_map(slot);
     if (is_slow && MPI_REQUEST_NULL != slot->req) {
         look_away(lane);
