@@ -487,7 +487,7 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
     }
 }
 
-/* Keep the request of a blocking receive for the next one.  Lock held. */
+/* Keep the request of a blocking receive for the next one.  Lock held, if there are threads. */
 static inline void recv_keep(mca_pml_tm_recv_request_t *req)
 {
     req->core.state = PML_TM_INACTIVE;

@@ -27,10 +27,10 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
         frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
         return false;
     }
-    return !has_qp ||
-           (0 == frame->received >> 18 && frame->qpn > 0 && frame->qpn <= 0xffffff &&
-            frame->psn <= 0xffffff && frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
-            frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
+    return !has_qp || (frame->received < 2 * FAB_VERBS_RECEIVED_CLOSING && frame->qpn > 0 &&
+                       frame->qpn <= 0xffffff && frame->psn <= 0xffffff && frame->window > 0 &&
+                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX &&
+                       frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
 /* The peer may have no record here, so the answer goes to the sender that the frame names. */

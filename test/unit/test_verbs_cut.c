@@ -135,19 +135,12 @@ static void cut_twice_body(world_t *world)
     CHECK(0 == num_wrong && 0 == world->failures && is_by(peer, "verbs"));
 }
 
-static void cut_twice(void)
-{
-    setenv("TMDEV_LINK", "ib", 1);
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, cut_twice_body), 0);
-    world_end_cuts();
-    unsetenv("TMDEV_LINK");
-}
-
 static void test_cut_twice(void **state)
 {
     (void) state;
-    with_three_ports(cut_twice);
+    setenv("TMDEV_LINK", "ib", 1);
+    assert_int_equal(world_run_cut(2, cut_twice_body), 0);
+    unsetenv("TMDEV_LINK");
 }
 
 /* A process that is to end waits for what is to be sent again. */
@@ -170,17 +163,10 @@ static void holds_body(world_t *world)
     CHECK(0 == num_wrong && 0 == world->failures);
 }
 
-static void holds(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, holds_body), 0);
-    world_end_cuts();
-}
-
 static void test_holds(void **state)
 {
     (void) state;
-    with_three_ports(holds);
+    assert_int_equal(world_run_cut(2, holds_body), 0);
 }
 
 /* Rank 0 dies while the two connect by other ports: rank 1 notices, though it sends nothing. */
@@ -212,17 +198,12 @@ static void dies_then_body(world_t *world)
     CHECK(1 == got);
 }
 
-static void dies_then(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run_some_die(2, false, dies_then_body, 1), 0);
-    world_end_cuts();
-}
-
 static void test_dies_then(void **state)
 {
     (void) state;
-    with_three_ports(dies_then);
+    world_begin_cuts();
+    assert_int_equal(world_run_some_die(2, false, dies_then_body, 1), 0);
+    world_end_cuts();
 }
 
 /*
@@ -253,17 +234,10 @@ static void anew_body(world_t *world)
     world_barrier(world);
 }
 
-static void anew(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, anew_body), 0);
-    world_end_cuts();
-}
-
 static void test_anew(void **state)
 {
     (void) state;
-    with_three_ports(anew);
+    assert_int_equal(world_run_cut(2, anew_body), 0);
 }
 
 /*
@@ -289,17 +263,10 @@ static void fails_then_body(world_t *world)
     CHECK(0 == num_wrong);
 }
 
-static void fails_then(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, fails_then_body), 0);
-    world_end_cuts();
-}
-
 static void test_fails_then(void **state)
 {
     (void) state;
-    with_three_ports(fails_then);
+    assert_int_equal(world_run_cut(2, fails_then_body), 0);
 }
 
 /* Where messages cannot be sent again the peer fails, on both sides, with the reason. */
@@ -324,62 +291,37 @@ static void cut_for_good_body(world_t *world)
     world_barrier_idle(world);
 }
 
-static void cut_for_good(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, cut_for_good_body), 0);
-    world_end_cuts();
-}
-
-static void cut_atomic(void)
-{
-    setenv("TMDEV_ATOMIC_GLOB", "1", 1);
-    cut_for_good();
-    unsetenv("TMDEV_ATOMIC_GLOB");
-}
-
-static void cut_matching(void)
-{
-    fab_params.verbs_tm = (char *) (uintptr_t) "always";
-    cut_for_good();
-}
-
 static void test_cut_for_good(void **state)
 {
     (void) state;
-    with_three_ports(cut_atomic);
-    with_three_ports(cut_matching);
-}
-
-static void cut_in_turn(void)
-{
-    static const int lids[][2] = {{1, 0},    {2, 0}, {1, 3},    {3, 2},
-                                  {DOWN, 1}, {1, 2}, {DOWN, 2}, {DOWN, 0}};
-
-    for (size_t i = 0; i < sizeof(lids) / sizeof(lids[0]); i++) {
-        memcpy(cut_lids, lids[i], sizeof(cut_lids));
-        cut_every = i < 5 ? CUT_MESSAGES / 3 : 1 + 7 * i;
-        setenv("TMDEV_LINK", 0 == i % 2 ? "ib" : "eth", 1);
-        world_begin_cuts();
-        assert_int_equal(world_run(2 + (int) i % 2, false, cut_body), 0);
-        world_end_cuts();
-    }
-    unsetenv("TMDEV_LINK");
+    setenv("TMDEV_ATOMIC_GLOB", "1", 1);
+    assert_int_equal(world_run_cut(2, cut_for_good_body), 0);
+    unsetenv("TMDEV_ATOMIC_GLOB");
+    fab_params.verbs_tm = (char *) (uintptr_t) "always";
+    assert_int_equal(world_run_cut(2, cut_for_good_body), 0);
 }
 
 static void test_cut(void **state)
 {
+    static const int lids[][2] = {{1, 0},    {2, 0}, {1, 3},    {3, 2},
+                                  {DOWN, 1}, {1, 2}, {DOWN, 2}, {DOWN, 0}};
+
     (void) state;
-    with_three_ports(cut_in_turn);
+    for (size_t i = 0; i < sizeof(lids) / sizeof(lids[0]); i++) {
+        memcpy(cut_lids, lids[i], sizeof(cut_lids));
+        cut_every = i < 5 ? CUT_MESSAGES / 3 : 1 + 7 * i;
+        setenv("TMDEV_LINK", 0 == i % 2 ? "ib" : "eth", 1);
+        assert_int_equal(world_run_cut(2 + (int) i % 2, cut_body), 0);
+    }
+    unsetenv("TMDEV_LINK");
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),          cmocka_unit_test(test_cut_twice),
-        cmocka_unit_test(test_cut_for_good), cmocka_unit_test(test_dies_then),
-        cmocka_unit_test(test_holds),        cmocka_unit_test(test_fails_then),
-        cmocka_unit_test(test_anew),
+        THREE_PORTS(test_cut),       THREE_PORTS(test_cut_twice), THREE_PORTS(test_cut_for_good),
+        THREE_PORTS(test_dies_then), THREE_PORTS(test_holds),     THREE_PORTS(test_fails_then),
+        THREE_PORTS(test_anew),
     };
 
     if (argc > 1) {

@@ -79,19 +79,28 @@ static inline uint32_t break_first(world_t *world, fab_verbs_ep_t *ep)
     return sq_used_max;
 }
 
-/* Ports by which processes move without waiting long, and that match no tags. */
-static inline void with_three_ports(void (*run)(void))
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-    char *tm = fab_params.verbs_tm;
+/* A test with ports by which processes move without waiting long, and that match no tags. */
+#define THREE_PORTS(test) cmocka_unit_test_setup_teardown(test, three_ports, one_port)
 
+static unsigned int usual_timeout;
+static char *usual_tm;
+
+static inline int three_ports(void **state)
+{
+    (void) state;
+    usual_timeout = fab_params.verbs_timeout;
+    usual_tm = fab_params.verbs_tm;
     fab_params.verbs_timeout = 8;
     fab_params.verbs_tm = (char *) (uintptr_t) "none";
-    setenv("TMDEV_DEVICES", "3", 1);
-    run();
-    unsetenv("TMDEV_DEVICES");
-    fab_params.verbs_tm = tm;
-    fab_params.verbs_timeout = timeout;
+    return setenv("TMDEV_DEVICES", "3", 1);
+}
+
+static inline int one_port(void **state)
+{
+    (void) state;
+    fab_params.verbs_timeout = usual_timeout;
+    fab_params.verbs_tm = usual_tm;
+    return unsetenv("TMDEV_DEVICES");
 }
 
 #endif /* TEST_VERBS_CUT_H */

@@ -35,17 +35,10 @@ static void end_kept_body(world_t *world)
     CHECK(0 == num_wrong && 0 == world->failures);
 }
 
-static void end_kept(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, end_kept_body), 0);
-    world_end_cuts();
-}
-
 static void test_end_kept(void **state)
 {
     (void) state;
-    with_three_ports(end_kept);
+    assert_int_equal(world_run_cut(2, end_kept_body), 0);
 }
 
 static bool do_both; /* what rank 0 does rank 1 does, too */
@@ -75,20 +68,13 @@ static void close_cut_body(world_t *world)
     CHECK(0 == num_wrong && 0 == world->failures && fab_counters.verbs_other_ports > 0);
 }
 
-static void close_cut(void)
-{
-    for (int i = 0; i < 2; i++) {
-        do_both = 1 == i;
-        world_begin_cuts();
-        assert_int_equal(world_run(2, false, close_cut_body), 0);
-        world_end_cuts();
-    }
-}
-
 static void test_close_cut(void **state)
 {
     (void) state;
-    with_three_ports(close_cut);
+    for (int i = 0; i < 2; i++) {
+        do_both = 1 == i;
+        assert_int_equal(world_run_cut(2, close_cut_body), 0);
+    }
 }
 
 /* The device has delivered all that was sent, CLOSE too, and does not come to say so. */
@@ -130,17 +116,10 @@ static void close_came_body(world_t *world)
     CHECK(0 == num_wrong && 0 == world->failures);
 }
 
-static void close_came(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, close_came_body), 0);
-    world_end_cuts();
-}
-
 static void test_close_came(void **state)
 {
     (void) state;
-    with_three_ports(close_came);
+    assert_int_equal(world_run_cut(2, close_came_body), 0);
 }
 
 /* Send, and close it; the other side gets all that after the barrier, and this one no answer. */
@@ -228,22 +207,13 @@ static void close_asked_body(world_t *world)
     CHECK(1 == world->rank || is_by(peer, "verbs"));
 }
 
-static void close_over(void)
-{
-    for (then = STAYS; then <= SENDS; then++) {
-        world_begin_cuts();
-        assert_int_equal(world_run(2, false, close_over_body), 0);
-        world_end_cuts();
-    }
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, close_asked_body), 0);
-    world_end_cuts();
-}
-
 static void test_close_over(void **state)
 {
     (void) state;
-    with_three_ports(close_over);
+    for (then = STAYS; then <= SENDS; then++) {
+        assert_int_equal(world_run_cut(2, close_over_body), 0);
+    }
+    assert_int_equal(world_run_cut(2, close_asked_body), 0);
 }
 
 /* Rank 1 has left when rank 0 finds that its port is down, and learns it after that. */
@@ -268,15 +238,10 @@ static void left_body(world_t *world)
     }
 }
 
-static void left(void)
-{
-    assert_int_equal(world_run(2, false, left_body), 0);
-}
-
 static void test_left(void **state)
 {
     (void) state;
-    with_three_ports(left);
+    assert_int_equal(world_run(2, false, left_body), 0);
 }
 
 /* Rank 1 leaves before they are sent again: nothing is sent to it any more. */
@@ -304,25 +269,17 @@ static void leaves_then_body(world_t *world)
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
 }
 
-static void leaves_then(void)
-{
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, leaves_then_body), 0);
-    world_end_cuts();
-}
-
 static void test_leaves_then(void **state)
 {
     (void) state;
-    with_three_ports(leaves_then);
+    assert_int_equal(world_run_cut(2, leaves_then_body), 0);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_end_kept),   cmocka_unit_test(test_close_cut),
-        cmocka_unit_test(test_close_came), cmocka_unit_test(test_close_over),
-        cmocka_unit_test(test_left),       cmocka_unit_test(test_leaves_then),
+        THREE_PORTS(test_end_kept),   THREE_PORTS(test_close_cut), THREE_PORTS(test_close_came),
+        THREE_PORTS(test_close_over), THREE_PORTS(test_left),      THREE_PORTS(test_leaves_then),
     };
 
     if (argc > 1) {

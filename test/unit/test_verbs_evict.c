@@ -282,9 +282,7 @@ static void test_lost(void **state)
     for (int i = 0; i < 2; i++) {
         comes_back = 1 == i;
         fab_params.verbs_timeout = comes_back ? timeout : 8;
-        world_begin_cuts();
-        assert_int_equal(world_run(2, false, lost_body), 0);
-        world_end_cuts();
+        assert_int_equal(world_run_cut(2, lost_body), 0);
     }
     fab_params.verbs_timeout = timeout;
 }

@@ -254,9 +254,7 @@ static void with_cuts(world_fn_t body)
 
     fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
     setenv("TMDEV_DEVICES", "3", 1);
-    world_begin_cuts();
-    assert_int_equal(world_run(2, false, body), 0);
-    world_end_cuts();
+    assert_int_equal(world_run_cut(2, body), 0);
     unsetenv("TMDEV_DEVICES");
     fab_params.verbs_timeout = timeout;
 }

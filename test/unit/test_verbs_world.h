@@ -59,4 +59,15 @@ static inline void world_end_cuts(void)
     unsetenv("TMDEV_CUT");
 }
 
+/* world_run() of processes without threads whose ports can be cut. */
+static inline int world_run_cut(int size, world_fn_t body)
+{
+    int wrong;
+
+    world_begin_cuts();
+    wrong = world_run(size, false, body);
+    world_end_cuts();
+    return wrong;
+}
+
 #endif /* TEST_VERBS_WORLD_H */
