@@ -13,7 +13,7 @@
 here=$TM_SRC/build/openmpi-$TM_OMPI_SERIES
 mkdir -p "$here"
 openmpi_source "$here"
-archive=$(find "$here/archives" -name '*.orig.tar.*' ! -name '*.asc' | head -n 1)
+archive=$(find "$here/archives" -name '*.orig.tar.*' ! -name '*.asc' | sed -n 1p)
 info=$(command -v ompi_info)
 prefix=$(installed_prefix)
 version=$(ompi_info --parsable | sed -n 's/^ompi:version:full://p')

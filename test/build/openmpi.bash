@@ -26,7 +26,7 @@ get_source()
 openmpi_source()
 {
     (flock 9 && get_source "$1" >"$1/get.log" 2>&1) 9>"$1/get.lock" || skip_without release \
-        "the source package of Open MPI cannot be had: $(grep -a '^[EW]:' "$1/get.log" | head -n 1)"
+        "the source package of Open MPI cannot be had: $(grep -a '^[EW]:' "$1/get.log" | sed -n 1p)"
 }
 
 # openmpi_headers: the directory of the ompi_config.h that the build under test is compiled with.
@@ -37,7 +37,7 @@ openmpi_headers()
     . "$TM_BUILD/test/config.sh"
     read -ra flags <<<"$TM_OMPI_CPPFLAGS"
     header=$(echo '#include "ompi_config.h"' | "$TM_CC" -xc -E "${flags[@]}" - |
-        sed -n 's@^# [0-9]* "\(.*\)/ompi_config.h".*@\1@p' | head -n 1)
+        sed -n 's@^# [0-9]* "\(.*\)/ompi_config.h".*@\1@p' | sed -n 1p)
     [[ -n $header ]] || fail "ompi_config.h was not found"
     echo "$header"
 }

@@ -27,5 +27,5 @@ grep -qE "^verbs $measured" said || fail 'verbs was not measured'
 unset SYSFS_PATH LD_LIBRARY_PATH
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"
-OMPI_MCA_pml_tm_ofi_provider=$(ofi_offers tcp net | head -n 1) info --measure
+OMPI_MCA_pml_tm_ofi_provider=$(ofi_offers tcp net | sed -n 1p) info --measure
 grep -qE "^ofi $measured" said || fail 'ofi was not measured'

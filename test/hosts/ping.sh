@@ -65,7 +65,7 @@ hosts_in 1 bash -c 'exec 3<>/dev/tcp/10.88.0.2/24500; head -c 100000 /dev/urando
 } >strange
 # shellcheck disable=SC2016 # $0 is for that bash
 hosts_in 1 bash -c 'exec 3<>/dev/tcp/10.88.0.2/24500; cat "$0" >&3; timeout 30 head -c 2688 <&3' \
-    "$PWD/strange" | tr -d '\0' | grep -aq 'or one of another release' ||
+    "$PWD/strange" | tr -d '\0' | grep -a 'or one of another release' >/dev/null ||
     fail "a question that is none is not refused"
 ping 0 tmhost2
 require '10.88.0.1 asks' served

@@ -37,7 +37,7 @@ bridge()
     hosts_in "$1" ip addr add "$3" dev "$2"
     hosts_in "$1" ip link set "$2" up
     for ((i = 0; i < 100; i++)); do # the kernel says a little later that it has a carrier
-        ! hosts_in "$1" ip link show "$2" | grep -q 'state UP' || return 0
+        ! hosts_in "$1" ip link show "$2" | grep 'state UP' >/dev/null || return 0
         sleep 0.1
     done
     fail "$2 of host $1 has no carrier"

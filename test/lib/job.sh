@@ -50,7 +50,7 @@ tm_shm_new()
     local file
     LC_ALL=C comm -13 <(echo "$1") <(tm_shm_list) | while read -r file; do
         if [[ -e $file ]] && ! grep -qsF "$file" /proc/[0-9]*/maps &&
-            ! find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null | grep -q .; then
+            ! find /proc/[0-9]*/fd -lname "$file" -print -quit 2>/dev/null | grep . >/dev/null; then
             case ${file##*/} in
                 sm_segment.* | vader_segment.* | osc_rdma.*) rm -f "$file" ;;
                 *) echo "$file" ;;

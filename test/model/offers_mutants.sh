@@ -70,7 +70,7 @@ is_seen()
     TM_TEST_RANDOM=0 TM_TEST_RUNS=2000 timeout 100 ./random >random.out 2>&1 || rc=$?
     ((rc != 124)) || fail "the random runs did not end"
     ((rc != 0)) || return 1
-    echo "    $(grep -ahoE 'ERROR: .*' random.out | head -n 1)"
+    echo "    $(grep -ahoE 'ERROR: .*' random.out | sed -n 1p)"
 }
 
 ofi=$TM_SRC/common/ofi

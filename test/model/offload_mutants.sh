@@ -152,7 +152,7 @@ is_seen()
         TM_TEST_RANDOM=0 TM_TEST_RUNS=200 timeout 200 "./$test" >"$test.out" 2>&1 || rc=$?
         ((rc != 124)) || fail "$test did not end"
         if ((rc != 0)); then
-            echo "    $test: $(grep -ahoE 'ERROR: .*' "$test.out" | head -n 1)"
+            echo "    $test: $(grep -ahoE 'ERROR: .*' "$test.out" | sed -n 1p)"
             return 0
         fi
     done

@@ -17,7 +17,7 @@
 
 has_component()
 {
-    ompi_info --param "$1" "$2" --level 9 --parsable 2>/dev/null | grep -q "^mca:$1:$2:"
+    ompi_info --param "$1" "$2" --level 9 --parsable 2>/dev/null | grep "^mca:$1:$2:" >/dev/null
 }
 
 # right NP OPTION... PROGRAM ARGUMENT...

@@ -40,7 +40,7 @@ orphans()
     done
     require running out
     sleep "0.$((RANDOM % 10))"
-    pid=$(ranks | head -n 1)
+    pid=$(ranks | sed -n 1p)
     pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
     [[ $(cat "/proc/$pid/comm") =~ ^(mpirun|orterun|prterun)$ ]] ||
         fail "process $pid is not mpirun"

@@ -86,7 +86,7 @@ vm_download_with()
 {
     local package
     package=$(apt-cache "$@" depends linux-image-amd64 |
-        sed -nE 's/^ *Depends: (linux-image-[0-9].*)$/\1/p' | head -n 1)
+        sed -nE 's/^ *Depends: (linux-image-[0-9].*)$/\1/p' | sed -n 1p)
     [[ -n $package ]] && apt-get "$@" download "$package-unsigned"
 }
 
@@ -101,7 +101,8 @@ vm_unpack_kernel()
     offset=$(vm_field "$image" 0x248 4)
     length=$(vm_field "$image" 0x24c 4)
     # The last four bytes of the payload are its size, no part of the compressed stream.
-    tail -c +$(((sectors + 1) * 512 + offset + 1)) "$image" | head -c $((length - 4)) >payload
+    dd if="$image" of=payload bs=1M iflag=skip_bytes,count_bytes status=none \
+        skip=$(((sectors + 1) * 512 + offset)) count=$((length - 4))
     if ! { xz -dc <payload || zstd -dcq <payload || gzip -dc <payload; } >vmlinux 2>/dev/null ||
         [[ $(head -c 4 vmlinux) != $'\x7fELF' ]]; then
         echo "test/vm: $image is compressed in a way not known here (xz, zstd, gzip)" >&2
