@@ -212,6 +212,14 @@ void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
 /* Send what peers have asked for, as there is room.  Returns the number of messages. */
 int fab_shm_coop_give(fab_shm_domain_t *dom);
 
+/* Twice: this process polls.  Before and after it copies much: it copies.  Lock held. */
+static inline void fab_shm_beat(fab_shm_domain_t *dom)
+{
+    const uint32_t beat = atomic_load_explicit(&dom->seg->beat, memory_order_relaxed);
+
+    atomic_store_explicit(&dom->seg->beat, beat + 1, memory_order_relaxed);
+}
+
 /* May the peer give what this operation gets? */
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op);
 

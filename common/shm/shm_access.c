@@ -9,8 +9,8 @@
  * A pid may be reused at any time, by a process with other memory at the same addresses.  So before
  * it copies, a process reads the peer's nonce, unless it did so within the last ms.  (In that time
  * the peer would have to exit and be reaped, and its pid be reused: the kernel goes through all
- * other pids first.)  Nothing is gained by reading the nonce and data by one call: that would pin
- * the nonce's page each time, a quarter of the time of a get of 8 bytes.
+ * other pids first.)  A get then reads nonce and data by one call.  To do that always would pin the
+ * nonce's page each time, a quarter of the time of a get of 8 bytes.
  *
  * Some memory cannot be copied by CMA, because the kernel does not pin it (memfd_secret, devices).
  * Then the operation ends with OPAL_ERR_NOT_SUPPORTED, and the data goes by messages.
@@ -82,33 +82,39 @@ static bool by_xpmem(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote
     return *moved > 0;
 }
 
-static ssize_t read_nonce(const fab_shm_ep_t *ep, uint8_t nonce[FAB_SHM_NONCE])
+/* The result is that of process_vm_readv(): the bytes of the nonce, then those of data; or -1. */
+static ssize_t read_nonce(const fab_shm_ep_t *ep, uint8_t nonce[FAB_SHM_NONCE],
+                          const struct iovec *local, const struct iovec *remote)
 {
-    struct iovec local = {nonce, FAB_SHM_NONCE};
-    struct iovec remote = {(void *) (uintptr_t) ep->addr.nonce_at, FAB_SHM_NONCE};
+    struct iovec here[2] = {{nonce, FAB_SHM_NONCE}};
+    struct iovec there[2] = {{(void *) (uintptr_t) ep->addr.nonce_at, FAB_SHM_NONCE}};
+    const unsigned long num = NULL == local ? 1 : 2;
 
+    if (NULL != local) {
+        here[1] = *local;
+        there[1] = *remote;
+    }
     fab_counters.shm_cma_calls++;
-    return process_vm_readv((pid_t) ep->addr.pid, &local, 1, &remote, 1, 0);
+    return process_vm_readv((pid_t) ep->addr.pid, here, num, there, num, 0);
 }
 
 static bool is_its_nonce(const fab_shm_ep_t *ep, const uint8_t *nonce, ssize_t len)
 {
-    return FAB_SHM_NONCE == len && 0 == memcmp(nonce, ep->addr.nonce, FAB_SHM_NONCE);
+    return len >= FAB_SHM_NONCE && 0 == memcmp(nonce, ep->addr.nonce, FAB_SHM_NONCE);
 }
 
-/* Is it still the same process?  Reads its nonce, unless that was done a moment ago. */
-static int prove(fab_shm_ep_t *ep)
+/*
+ * Is it still the same process?  Reads its nonce and, if local is not NULL, data, of which *moved
+ * bytes came.
+ */
+static int prove(fab_shm_ep_t *ep, const struct iovec *local, const struct iovec *remote,
+                 size_t *moved)
 {
-    uint64_t now = fab_now_ns();
+    const uint64_t now = fab_now_ns();
     uint8_t nonce[FAB_SHM_NONCE];
-    ssize_t len;
-    int error;
+    const ssize_t len = read_nonce(ep, nonce, local, remote);
+    const int error = len < 0 ? errno : 0;
 
-    if (now - ep->proven_at < FAB_SHM_CMA_PROOF_NS) {
-        return OPAL_SUCCESS;
-    }
-    len = read_nonce(ep, nonce);
-    error = len < 0 ? errno : 0;
     if (0 != error && EFAULT != error) {
         return access_error(ep, error);
     }
@@ -119,6 +125,8 @@ static int prove(fab_shm_ep_t *ep)
         return process_died(ep); /* its pid is another process's */
     }
     ep->proven_at = now;
+    *moved = (size_t) len - FAB_SHM_NONCE;
+    fab_counters.shm_cma_bytes += *moved;
     return OPAL_SUCCESS;
 }
 
@@ -134,9 +142,11 @@ int fab_shm_transfer(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote
     if (by_xpmem(ep, is_put, local, remote, len, moved)) {
         return OPAL_SUCCESS;
     }
-    rc = prove(ep);
-    if (OPAL_SUCCESS != rc) {
-        return rc;
+    if (fab_now_ns() - ep->proven_at >= FAB_SHM_CMA_PROOF_NS) {
+        rc = prove(ep, is_put ? NULL : &here, &there, moved);
+        if (OPAL_SUCCESS != rc || *moved > 0) {
+            return rc;
+        }
     }
     got = is_put ? process_vm_writev(pid, &here, 1, &there, 1, 0)
                  : process_vm_readv(pid, &here, 1, &there, 1, 0);
@@ -159,7 +169,7 @@ int fab_shm_access_try(fab_shm_ep_t *ep)
         ep->access = FAB_SHM_ACCESS_WORKS;
         return OPAL_SUCCESS;
     }
-    len = read_nonce(ep, nonce);
+    len = read_nonce(ep, nonce, NULL, NULL);
     error = len < 0 ? errno : EFAULT;
     if (ESRCH == error && is_gone(ep)) {
         return process_died(ep);

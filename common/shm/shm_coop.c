@@ -9,9 +9,10 @@
  *                                                    <-   PART, tag: offset, app_ctx: number, data
  *                                                         ... in order, as there is room, each
  *                                                         claimed before it is sent
- *      no part came for long: closes the claim
- *      word, reads the rest, and waits for the
- *      parts that were claimed
+ *      the giver's beat stands still, or no part
+ *      came for long: closes the claim word, reads
+ *      the rest, and waits for the parts that were
+ *      claimed
  *
  * Why: a read takes the lines of the giver's buffer from its cache, and the giver has to get each
  * back before it can write it again.  Through a ring only the ring's lines go to and fro, and they
@@ -20,8 +21,8 @@
  *
  * The claim word is in the giver's segment, in the entry of the fetcher's ring; it alone says who
  * moves which bytes.  The giver counts a part in it before it sends the part, in the same call.  So
- * a giver that leaves MPI leaves nothing half done.  One that is not in MPI makes a get wait for
- * about as long as a read of new data takes.
+ * a giver that leaves MPI leaves nothing half done.  Its beat, in its segment, says whether it is
+ * in MPI: it changes when the giver polls, and is odd while that copies.
  *
  * The giver writes only to its ring, and the fetcher copies from there.  So memory that either side
  * has taken back is not touched: parts of a get that has ended are dropped by their number, and a
@@ -38,12 +39,13 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_SHM_PART = 8168,          /* bytes; with its header a part is 128 lines */
-    FAB_SHM_PATIENCE = 20000,     /* ns; a giver that polls sends a part in a tenth of that */
-    FAB_SHM_PATIENT_LEN = 163840, /* bytes; for shorter gets it is less, in proportion */
-    FAB_SHM_GIVE_PARTS = 4,       /* of a get in one progress call, which has more to do */
-    FAB_SHM_GIVE_SPARE = 16,      /* slots of a ring that parts leave to other messages */
-    FAB_SHM_PARTS_MAX = 1 << 30,  /* of a get */
+    FAB_SHM_PART = 8168,         /* bytes; with its header a part is 128 lines */
+    FAB_SHM_PATIENCE = 100000,   /* ns; a giver that is in MPI sends a part in a tenth of that */
+    FAB_SHM_AWAY = 1000,         /* ns; a giver whose beat does not change for so long is away */
+    FAB_SHM_AWAY_PER = 512,      /* bytes, for which it may take a ns longer */
+    FAB_SHM_GIVE_PARTS = 4,      /* of a get in one progress call, which has more to do */
+    FAB_SHM_GIVE_SPARE = 16,     /* slots of a ring that parts leave to other messages */
+    FAB_SHM_PARTS_MAX = 1 << 30, /* of a get */
 };
 
 void fab_shm_coop_configure(fab_shm_domain_t *dom)
@@ -353,7 +355,9 @@ static void part_came(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *da
         fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, "It sends memory that it was not asked for.");
         return;
     }
+    fab_shm_beat(ep->dom);
     fab_copy((char *) fetch->op->local + fetch->received, data, len);
+    fab_shm_beat(ep->dom);
     fetch->received += len;
     fetch->op->done += len;
     ep->given_at = fab_now_ns();
@@ -387,11 +391,32 @@ static bool fetch_close(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
     return true;
 }
 
-/* How long to wait for a part, ns: about as long as it takes to read all, if it is new. */
-static uint64_t patience(const fab_shm_domain_t *dom, const fab_rma_t *op)
+/*
+ * Has the giver of this get shown no sign for so long that it is not in MPI?  After it has written
+ * much its first calls take longer: its caches have nothing of what these need.
+ */
+static bool is_away(fab_shm_ep_t *ep, const fab_rma_t *op, uint64_t now)
 {
-    return op->len < FAB_SHM_PATIENT_LEN ? dom->patience * op->len / FAB_SHM_PATIENT_LEN
-                                         : dom->patience;
+    const uint64_t limit = ep->dom->away + op->len / FAB_SHM_AWAY_PER;
+    uint32_t beat;
+
+    if (now - ep->given_at < limit) {
+        return false;
+    }
+    beat = atomic_load_explicit(&ep->seg->beat, memory_order_relaxed);
+    if (beat != ep->beat || 0 != beat % 2) {
+        ep->beat = beat;
+        ep->beaten_at = now;
+    }
+    return now - ep->beaten_at >= limit;
+}
+
+/* Is this process to read what the giver has not given yet? */
+static bool is_given_up(fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
+{
+    const uint64_t now = fab_now_ns();
+
+    return now - ep->given_at >= ep->dom->patience || is_away(ep, fetch->op, now);
 }
 
 int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
@@ -404,7 +429,7 @@ int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
         return fetch_over(fetch, OPAL_ERR_UNREACH);
     }
     if (!fetch->is_closed && fetch->received < op->len) {
-        if (fab_now_ns() - ep->given_at < patience(ep->dom, op)) {
+        if (!is_given_up(ep, fetch)) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
         if (!fetch_close(ep, fetch)) {
@@ -431,6 +456,7 @@ void fab_shm_coop_open(fab_shm_domain_t *dom)
 {
     TAILQ_INIT(&dom->gives);
     dom->patience = FAB_SHM_PATIENCE;
+    dom->away = FAB_SHM_AWAY;
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
     fab_shm_coop_configure(dom);

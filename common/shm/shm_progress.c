@@ -284,12 +284,14 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
 {
     int events = 0;
 
+    fab_shm_beat(dom);
     if (!STAILQ_EMPTY(&dom->rma)) {
         events += fab_shm_rma_progress(dom);
     }
     if (!TAILQ_EMPTY(&dom->gives)) {
         events += fab_shm_coop_give(dom);
     }
+    fab_shm_beat(dom);
     if (0 == dom->pass % FAB_SHM_SWEEP_PASSES) {
         events += do_periodic(dom);
     }

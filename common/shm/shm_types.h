@@ -146,6 +146,8 @@ struct fab_shm_ep {
     uint32_t retry_us;    /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint64_t given_at;     /* ns; when the peer was asked, or gave a part, last */
+    uint64_t beaten_at;    /* ns; when the peer's beat was seen to change, or to be odd */
+    uint32_t beat;         /* that was seen last */
     uint32_t num_long;     /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
     fab_rma_queue_t later; /* long gets that follow, oldest first; only while these are as many */
     LIST_ENTRY(fab_shm_ep) link; /* in dom->eps */
@@ -177,7 +179,8 @@ struct fab_shm_domain {
     TAILQ_HEAD(, fab_shm_give) gives; /* under way, oldest first */
     double cpus;                      /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;                     /* long gets are cooperative */
-    uint64_t patience;                /* ns; how long one waits for a part */
+    uint64_t patience;                /* ns; how long one waits for a part of who is in MPI */
+    uint64_t away;                    /* ns; whose beat stands still for so long is not */
 
     /* own segment */
     fab_shm_seg_t *seg;

@@ -25,7 +25,7 @@
  * ring.
  *
  *      fab_shm_seg_t    line 0  owner, before its address is known; constant then
- *                       line 1  owner: is_finalized, once
+ *                       line 1  owner: is_finalized, once; beat
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell: senders set bits, owner clears them
  *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
@@ -51,7 +51,7 @@
 #include "fabric/fab.h"
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 11
+#define FAB_SHM_VERSION 12
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */
@@ -124,7 +124,8 @@ typedef struct fab_shm_seg {
     uint32_t num_ahead;
     /* line 1 */
     _Atomic uint32_t is_finalized; /* the owner left in an orderly way */
-    uint8_t pad1[60];
+    _Atomic uint32_t beat;         /* changes while the owner polls; odd: it copies; shm_coop.c */
+    uint8_t pad1[56];
     /* line 2 */
     _Atomic uint32_t claim_hint; /* where to look for a free entry first: fetch-and-add */
     _Atomic uint32_t high;       /* only entries below this may be in use */

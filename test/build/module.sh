@@ -15,7 +15,8 @@ unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
 module load pml_tm
 [[ $OMPI_MCA_mca_base_component_path == "$wanted" ]] ||
     fail "the path is $OMPI_MCA_mca_base_component_path, env.sh makes it $wanted"
-ompi_info --param pml tm --level 9 | grep pml_tm_ >/dev/null || fail "ompi_info does not see the component"
+ompi_info --param pml tm --level 9 | grep pml_tm_ >/dev/null ||
+    fail "ompi_info does not see the component"
 module unload pml_tm
 [[ -z ${OMPI_MCA_mca_base_component_path-} ]] ||
     fail "unloaded, $OMPI_MCA_mca_base_component_path stays"

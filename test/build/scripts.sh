@@ -19,7 +19,8 @@ printf '%s\n' "${scripts[@]}" | LC_ALL=C comm -23 - "$TM_WORK/depends" >"$TM_WOR
 [[ ! -s $TM_WORK/unknown ]] || fail "not in depends=: $(paste -sd ' ' "$TM_WORK/unknown")"
 
 # Under pipefail a pipe fails if its last command ends before the first one has written all.
-! grep -nE '[^|]\| (head|grep -[a-zA-Z]*q)' "${scripts[@]}" || fail "sed -n 1p, grep >/dev/null read all"
+! grep -nE '[^|]\| (head|grep -[a-zA-Z]*q)' "${scripts[@]}" ||
+    fail "a pipe that ends early: sed -n 1p and grep >/dev/null read all"
 
 shellcheck -x "${scripts[@]}" || fail "shellcheck"
 echo "shellcheck: ${#scripts[@]} scripts"

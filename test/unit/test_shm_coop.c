@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
+#include "fabric/fab_clock.h"
 #include "fabric/fab_core.h"
 #include "fabric/fab_cpus.h"
 #include "fabric/fab_host.h"
@@ -112,6 +113,9 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *local, unsigned l
         errno = EFAULT;
         return -1;
     }
+    if (is_read_failing) { /* the nonce, and nothing of the data behind it */
+        num_local = num_remote = 1;
+    }
     return __real_process_vm_readv(pid, local, num_local, remote, num_remote, flags);
 }
 
@@ -149,10 +153,11 @@ static fab_shm_ep_t *ep_of(world_t *world, int rank)
     return world_peer(world, rank)->ep;
 }
 
-/* How long gets from the other process wait for it, ns. */
+/* How long gets from the other process wait for it, ns, whether it polls or not. */
 static void set_patience(world_t *world, uint64_t ns)
 {
     ep_of(world, 1 - world->rank)->dom->patience = ns;
+    ep_of(world, 1 - world->rank)->dom->away = ns;
 }
 
 /* Set by a test before its processes are made: memory is exposed to any peer. */
@@ -331,6 +336,44 @@ static void test_never_given(void **state)
     (void) state;
     giver_does = NEVER_GIVES;
     assert_int_equal(world_run(2, false, rest_read_body), 0);
+}
+
+/* A giver whose beat stands still is away, so all is read; unless it copies. */
+static void away_body(world_t *world)
+{
+    fab_rkey_t rkey;
+
+    introduce(world, &rkey);
+    if (0 == world->rank) {
+        const uint64_t before = fab_counters.shm_cma_bytes;
+        fab_rma_t op = get_op(world);
+        uint64_t end;
+        ep_of(world, 1)->dom->away = 1000000;
+        world_barrier_idle(world); /* it copies */
+        CHECK(OPAL_SUCCESS == fab_get(&op));
+        end = fab_now_us() + 50000;
+        WORLD_UNTIL(fab_now_us() >= end);
+        CHECK(0 == completed && before == fab_counters.shm_cma_bytes);
+        atomic_store(&world->shared->scratch[GO_ON], 1);
+        WORLD_UNTIL(1 == completed);
+        CHECK(OPAL_SUCCESS == complete_status && world_is_filled(local, 1, LEN));
+        CHECK(0 == fab_counters.shm_coop_helped);
+        atomic_store(&world->shared->scratch[OVER], 1);
+    } else {
+        fab_shm_beat(ep_of(world, 0)->dom);
+        world_barrier_idle(world);
+        wait_for(GO_ON);
+        fab_shm_beat(ep_of(world, 0)->dom);
+        wait_for(OVER);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_away(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, away_body), 0);
 }
 
 static void test_leaves(void **state)
@@ -874,6 +917,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_window_fails),   cmocka_unit_test(test_random),
         cmocka_unit_test(test_other_provider), cmocka_unit_test(test_given_short_ring),
         cmocka_unit_test(test_closes),         cmocka_unit_test(test_fetcher_dies),
+        cmocka_unit_test(test_away),
     };
 
     fab_params.shm_cooperative = (char *) "always";
