@@ -18,7 +18,6 @@
     X(gets, "gets that the fabric did (RDMA, CMA)")                                                \
     X(offered, "puts and gets offered to the target's CPU, to save a system call")                 \
     X(withdrawn, "of these, done without it, because it did not begin soon")                       \
-    X(declined, "of these, done without it, because it had no room for the data")                  \
     X(am_puts, "puts by messages that the target's CPU copied")                                    \
     X(am_gets, "gets by messages that the target's CPU answered")                                  \
     X(device_atomics, "atomic operations that the target's device did")                            \

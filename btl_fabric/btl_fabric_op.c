@@ -247,7 +247,6 @@ mca_btl_fabric_op_t *mca_btl_fabric_op_new(const mca_btl_fabric_call_t *call)
         op->done = 0;
         op->id = 0;
         op->is_queued = false;
-        op->is_offered = false;
         op->is_waiting = false;
         op->offer.claim = NULL;
         note(call, 1);

@@ -30,7 +30,7 @@ typedef struct mca_btl_fabric_call {
 
 /* A message in shared memory that asks the target to do an operation and that can be withdrawn. */
 typedef struct mca_btl_fabric_offer {
-    _Atomic uint32_t *claim;             /* its claim word; NULL: there is no offer */
+    _Atomic uint64_t *claim;             /* its claim word; NULL: there is no offer */
     uint64_t position;                   /* in the ring */
     unsigned polls;                      /* mca_btl_fabric.polls when it was made */
     TAILQ_ENTRY(mca_btl_fabric_op) link; /* in mca_btl_fabric.offers */
@@ -49,7 +49,6 @@ struct mca_btl_fabric_op {
     uint32_t id;                              /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
-    bool is_offered; /* and not withdrawn, as far as is known here */
     bool is_waiting; /* in ep->ops */
     fab_item_t item; /* while its message waits for room */
     mca_btl_fabric_offer_t offer;
@@ -131,9 +130,6 @@ bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t
 
 /* Offer the put or get to the target, if that is likely to be faster.  False: it was not. */
 bool mca_btl_fabric_offer(const mca_btl_fabric_call_t *call, const fab_region_t *region);
-
-/* The target will not do what it was offered: do it. */
-void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op);
 
 /* Withdraw the offers that the target has ignored for long. */
 void mca_btl_fabric_offers_check(void);

@@ -40,12 +40,12 @@ static const fab_param_t rows[] = {
     },
     {
         FAB_PARAM(mca_btl_fabric_params_t, offer_max, SIZE, 5),
-        FAB_PARAM_NUMBER(32768, 1, BTL_FABRIC_OFFER_MAX),
+        FAB_PARAM_NUMBER(8192, 1, BTL_FABRIC_OFFER_MAX),
         .unit = "bytes",
         .special = 0,
         .special_means = "none is offered",
-        .help = "Longest get, and put that one message holds, that is offered to the target's CPU, "
-                "in shared memory. A target that polls does it sooner than a system call "
+        .help = "Longest put or get that is offered to the target's CPU, in shared memory. A "
+                "target that polls does it sooner than a system call "
                 "would. If the target does not begin soon, the system call is made.",
     },
 };

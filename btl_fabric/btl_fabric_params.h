@@ -8,7 +8,7 @@
 
 #include "fabric/fab_param.h"
 
-#define BTL_FABRIC_OFFER_MAX 65536 /* bytes, of params.offer_max */
+#define BTL_FABRIC_OFFER_MAX 16384 /* bytes, of params.offer_max */
 
 typedef struct mca_btl_fabric_params {
     int verbose;

@@ -69,10 +69,6 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     if (NULL == op) {
         return;
     }
-    if (0 == len && op->is_offered && 0 == op->done && 0 != op->call.len) {
-        mca_btl_fabric_offer_declined(op);
-        return;
-    }
     if (hdr.tag != op->done || len > op->call.len - op->done || (0 == len && 0 != op->call.len)) {
         mca_btl_fabric_bad_message(peer, "data that was not requested");
         return;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_claim.h"
+
 #include "btl_fabric_mem.h"
 
 /* Send the answer. A failed peer needs none. */
@@ -45,61 +47,62 @@ static void count(fab_peer_t *peer)
     }
 }
 
-static _Atomic uint32_t *claim_word(const void *data)
+/* The registered memory that a claim word names. */
+static uint32_t key_of(uint64_t claim)
 {
-    return (_Atomic uint32_t *) ((uintptr_t) data + BTL_FABRIC_CLAIM_AT);
+    return (uint32_t) (claim >> 32);
 }
 
-/* The claim word of a put or get, which its origin may be changing. */
-static uint32_t claim_of(const void *data)
+/* Of a put or get.  In shared memory its origin may be changing it. */
+static uint64_t claim_of(const fab_peer_t *peer, const void *data)
 {
-    return atomic_load_explicit(claim_word(data), memory_order_relaxed);
+    uint64_t claim;
+
+    if (0 != (peer->caps & FAB_CAP_RING)) {
+        return atomic_load_explicit((const _Atomic uint64_t *) data, memory_order_relaxed);
+    }
+    memcpy(&claim, data, sizeof(claim));
+    return claim;
 }
 
 /*
  * May this process do what the message asks for?  An offer, which its origin may be withdrawing,
- * has to be claimed first.
+ * has to be taken on first.
  */
-static bool may_begin(fab_peer_t *peer, const void *data, uint32_t claim)
+static bool may_begin(fab_peer_t *peer, const void *data, uint64_t claim)
 {
-    uint32_t offered = BTL_FABRIC_OFFERED;
-
-    if (BTL_FABRIC_ORDERED == claim) {
+    if (BTL_FABRIC_ORDERED == (uint32_t) claim) {
         return true;
     }
-    if (0 == (peer->caps & FAB_CAP_RING) ||
-        (BTL_FABRIC_OFFERED != claim && BTL_FABRIC_WITHDRAWN != claim)) {
+    if (0 == (peer->caps & FAB_CAP_RING) || 0 != (claim & ~FAB_CLAIM_CLOSED & UINT32_MAX)) {
         mca_btl_fabric_bad_message(peer, "an invalid offer");
         return false;
     }
-    /* acq_rel: pairs with the exchange in withdraw(); only one of the two begins */
-    return atomic_compare_exchange_strong_explicit(claim_word(data), &offered, BTL_FABRIC_TAKEN,
-                                                   memory_order_acq_rel, memory_order_relaxed);
+    return fab_claim_part((_Atomic uint64_t *) (uintptr_t) data, key_of(claim), 0);
 }
 
 /* ---- put ---------------------------------------------------------------- */
 
 void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    uint32_t key, claim;
+    uint64_t claim;
 
     (void) ctx;
     if (len < sizeof(btl_fabric_put_t)) {
         mca_btl_fabric_bad_message(peer, "a put without key");
         return;
     }
-    claim = claim_of(data);
-    if (BTL_FABRIC_COUNTED != claim && !may_begin(peer, data, claim)) {
+    claim = claim_of(peer, data);
+    if (BTL_FABRIC_COUNTED != (uint32_t) claim && !may_begin(peer, data, claim)) {
         return;
     }
-    memcpy(&key, (const char *) data + offsetof(btl_fabric_put_t, key), sizeof(key));
     len -= sizeof(btl_fabric_put_t);
-    if (!mca_btl_fabric_mem_allows(key, hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
+    if (!mca_btl_fabric_mem_allows(key_of(claim), hdr.tag, len, MCA_BTL_REG_FLAG_REMOTE_WRITE)) {
         mca_btl_fabric_bad_message(peer, "a put to memory that is not registered for it");
         return;
     }
     memcpy((void *) (uintptr_t) hdr.tag, (const char *) data + sizeof(btl_fabric_put_t), len);
-    if (BTL_FABRIC_COUNTED == claim) {
+    if (BTL_FABRIC_COUNTED == (uint32_t) claim) {
         count(peer);
     } else if (0 != hdr.app_ctx) {
         answer(peer, 0, hdr.app_ctx);
@@ -107,10 +110,6 @@ void mca_btl_fabric_on_put(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 }
 
 /* ---- get ---------------------------------------------------------------- */
-
-enum {
-    REPLY_PART = 8232, /* bytes of data in a message, in shared memory: 129 lines */
-};
 
 /* The data of a get, on its way to the peer. */
 typedef struct mca_btl_fabric_reply {
@@ -124,17 +123,6 @@ typedef struct mca_btl_fabric_reply {
     uint32_t key; /* of the memory */
     uint32_t id;
 } reply_t;
-
-static reply_t *reply_new(const reply_t *now)
-{
-    reply_t *reply = malloc(sizeof(*reply));
-
-    if (NULL != reply) {
-        *reply = *now;
-        LIST_INSERT_HEAD(&mca_btl_fabric.replies, reply, link);
-    }
-    return reply;
-}
 
 static void reply_free(reply_t *reply)
 {
@@ -183,36 +171,20 @@ static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t
     return rc;
 }
 
-/*
- * In shared memory a message with data is short, so that the origin copies one out while the next
- * one is copied in.
- */
-static size_t part_max(const fab_peer_t *peer)
-{
-    return 0 != (peer->caps & FAB_CAP_RING) && REPLY_PART < peer->eager_max ? REPLY_PART
-                                                                            : peer->eager_max;
-}
-
-/*
- * Copy the next bytes, so many at most, to messages.  OPAL_ERR_RESOURCE_BUSY: there was no room for
- * all.  OPAL_ERR_IN_PROCESS: the reply has more.
- */
-static int send_copies(reply_t *reply, uint64_t most)
+/* Copy the next bytes to a message. OPAL_ERR_IN_PROCESS: there are more. */
+static int send_copy(reply_t *reply)
 {
     fab_peer_t *peer = reply->peer;
-    const uint64_t rest = reply->len - reply->sent, end = reply->sent + (most < rest ? most : rest);
-    const size_t max = part_max(peer);
+    const uint64_t left = reply->len - reply->sent;
+    const size_t len = left < peer->eager_max ? (size_t) left : peer->eager_max;
+    char *room = fab_item_reserve(peer, len);
 
-    do {
-        size_t len = end - reply->sent < max ? (size_t) (end - reply->sent) : max;
-        char *room = fab_item_reserve(peer, len);
-        if (NULL == room) {
-            return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-        }
-        fab_copy_to(peer, room, (const char *) (uintptr_t) (reply->from + reply->sent), len);
-        fab_commit(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id), len);
-        reply->sent += len;
-    } while (reply->sent < end);
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    fab_copy_to(peer, room, (const char *) (uintptr_t) (reply->from + reply->sent), len);
+    fab_commit(peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id), len);
+    reply->sent += len;
     return reply->sent < reply->len ? OPAL_ERR_IN_PROCESS : OPAL_SUCCESS;
 }
 
@@ -239,7 +211,7 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
 
     if (FAB_PEER_UP == peer->state &&
         may_read(peer, reply->key, reply->from + reply->sent, reply->len - reply->sent)) {
-        rc = is_in_place ? send_in_place(reply) : send_copies(reply, part_max(peer));
+        rc = is_in_place ? send_in_place(reply) : send_copy(reply);
     }
     if (OPAL_ERR_RESOURCE_BUSY == rc || OPAL_ERR_IN_PROCESS == rc) {
         return rc;
@@ -250,77 +222,39 @@ static int run_reply(fab_item_t *item, fab_peer_t *peer)
     return OPAL_SUCCESS;
 }
 
-/*
- * Can the data of a get that is offered go to the peer at once?  A get that is not finished would
- * wait for this process's next call of MPI; its origin does it sooner.  The first message makes the
- * ring.
- */
-static bool can_finish(fab_peer_t *peer, uint64_t len)
-{
-    const size_t max = part_max(peer);
-
-    if (0 == (peer->caps & FAB_CAP_RING) || !fab_has_ring(peer) || len <= max) {
-        return true;
-    }
-    return NULL == peer->pending && len <= BTL_FABRIC_OFFER_MAX &&
-           fab_has_room(peer, (uint32_t) ((len + max - 1) / max), max);
-}
-
-/* Send the data in several messages, or later. */
-static void reply_in_parts(fab_peer_t *peer, reply_t now, bool is_at_once)
-{
-    reply_t *reply;
-
-    if (is_at_once) {
-        int rc = send_copies(&now, now.len);
-        if (OPAL_ERR_RESOURCE_BUSY != rc && OPAL_ERR_IN_PROCESS != rc) {
-            return;
-        }
-    }
-    reply = reply_new(&now);
-    if (NULL == reply) {
-        mca_btl_fabric_no_memory(peer);
-        return;
-    }
-    fab_queue(peer, &reply->item);
-}
-
 void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    uint32_t key, claim;
-    uint64_t bytes;
-    bool can_begin;
+    uint64_t claim, bytes;
+    reply_t *reply;
 
     (void) ctx;
     if (sizeof(btl_fabric_get_t) != len) {
         mca_btl_fabric_bad_message(peer, "a get of a wrong length");
         return;
     }
-    memcpy(&key, (const char *) data + offsetof(btl_fabric_get_t, key), sizeof(key));
     memcpy(&bytes, (const char *) data + offsetof(btl_fabric_get_t, len), sizeof(bytes));
-    claim = claim_of(data);
-    can_begin = BTL_FABRIC_OFFERED != claim || can_finish(peer, bytes);
-    if (!may_begin(peer, data, claim) || !may_read(peer, key, hdr.tag, bytes)) {
+    claim = claim_of(peer, data);
+    if (!may_begin(peer, data, claim) || !may_read(peer, key_of(claim), hdr.tag, bytes)) {
         return;
     }
-    if (!can_begin && OPAL_ERR_RESOURCE_BUSY !=
-                          fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx), NULL, 0)) {
-        return; /* declined */
-    }
-    if (bytes <= part_max(peer) &&
+    if (bytes <= peer->eager_max &&
         OPAL_ERR_RESOURCE_BUSY != fab_send(peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, hdr.app_ctx),
                                            (const void *) (uintptr_t) hdr.tag, bytes)) {
         return;
     }
-    reply_in_parts(peer,
-                   (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
-                             .peer = peer,
-                             .from = hdr.tag,
-                             .len = bytes,
-                             .key = key,
-                             .id = hdr.app_ctx},
-                   NULL == peer->pending && bytes > part_max(peer) &&
-                       (bytes <= peer->eager_max || BTL_FABRIC_OFFERED == claim));
+    reply = malloc(sizeof(*reply));
+    if (NULL == reply) {
+        mca_btl_fabric_no_memory(peer);
+        return;
+    }
+    *reply = (reply_t){.item = {.fn = run_reply, .user = FAB_USER_BTL},
+                       .peer = peer,
+                       .from = hdr.tag,
+                       .len = bytes,
+                       .key = key_of(claim),
+                       .id = hdr.app_ctx};
+    LIST_INSERT_HEAD(&mca_btl_fabric.replies, reply, link);
+    fab_queue(peer, &reply->item);
 }
 
 /* ---- atomic operations -------------------------------------------------- */

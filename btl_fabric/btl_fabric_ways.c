@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "fabric/fab_claim.h"
+
 /* ---- by messages -------------------------------------------------------- */
 
 /* Is it to be counted?  If not, it has an id, which the answer names. */
@@ -28,7 +30,7 @@ static void op_count(mca_btl_fabric_op_t *op)
 static int send_put(mca_btl_fabric_op_t *op)
 {
     fab_peer_t *peer = op->call.ep->peer;
-    btl_fabric_put_t put = {.key = op->call.atomic.key};
+    btl_fabric_put_t put = {.claim = fab_claim_word(op->call.atomic.key) | BTL_FABRIC_ORDERED};
     bool is_counted = 0 == op->id;
     size_t left = op->call.len - op->done;
     size_t max = peer->eager_max - sizeof(put);
@@ -41,7 +43,7 @@ static int send_put(mca_btl_fabric_op_t *op)
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
     }
     if (is_last && is_counted) {
-        put.claim = BTL_FABRIC_COUNTED;
+        put.claim = fab_claim_word(op->call.atomic.key) | BTL_FABRIC_COUNTED;
         op_count(op);
     }
     memcpy(room, &put, sizeof(put));
@@ -74,7 +76,8 @@ static int send_atomic(mca_btl_fabric_op_t *op)
 /* Send the operation's next message. Returns what send_put() returns. */
 static int send_op(mca_btl_fabric_op_t *op)
 {
-    btl_fabric_get_t get = {.key = op->call.atomic.key, .len = op->call.len};
+    btl_fabric_get_t get = {.claim = fab_claim_word(op->call.atomic.key) | BTL_FABRIC_ORDERED,
+                            .len = op->call.len};
     fab_hdr_t hdr = fab_hdr(op->call.am, op->call.remote, op->id);
     fab_peer_t *peer = op->call.ep->peer;
 
@@ -231,7 +234,7 @@ bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t
 /*
  * If the target is inside MPI and polls, its CPU does one sooner than a system call of this
  * process would, if it is short (doc/btl.md has the times); if not, a message would wait for it.
- * So the message is one that can be withdrawn (btl_fabric_wire.h).  If the target has not begun
+ * So the message is one that can be withdrawn (fab_claim.h).  If the target has not begun
  * after some polls, the fabric does the operation.  A target that ignores offers gets few.  Where
  * processes yield there are none: the next poll, which would withdraw one, may be milliseconds
  * away, and osc/rdma may hold a lock meanwhile.
@@ -276,7 +279,7 @@ static void *reserve_offer(mca_btl_fabric_op_t *op, size_t len)
     char *room = fab_reserve(peer, len);
 
     op->offer = (mca_btl_fabric_offer_t){
-        .claim = (_Atomic uint32_t *) (room + BTL_FABRIC_CLAIM_AT),
+        .claim = (_Atomic uint64_t *) (uintptr_t) room,
         .position = fab_ring_position(peer),
         .polls = mca_btl_fabric.polls,
     };
@@ -288,8 +291,8 @@ static int make_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
     const mca_btl_fabric_call_t *call = &op->call;
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
-    btl_fabric_get_t get = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED, .len = call->len};
-    btl_fabric_put_t put = {.key = call->atomic.key, .claim = BTL_FABRIC_OFFERED};
+    btl_fabric_get_t get = {.claim = fab_claim_word(call->atomic.key), .len = call->len};
+    btl_fabric_put_t put = {.claim = get.claim};
     size_t len = message_len(call);
     char *room;
 
@@ -299,7 +302,6 @@ static int make_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
     }
     mca_btl_fabric_op_wait(op);
     op->rma = rma_of(call, region);
-    op->is_offered = true;
     room = reserve_offer(op, len);
     if (is_put) {
         memcpy(room, &put, sizeof(put));
@@ -321,14 +323,12 @@ static bool is_overdue(const mca_btl_fabric_op_t *op)
 }
 
 /* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
-static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer)
+static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer, uint32_t key)
 {
-    uint32_t offered = BTL_FABRIC_OFFERED;
+    uint32_t parts;
 
     return fab_ring_is_reused(peer, offer->position) ||
-           /* acq_rel: pairs with the exchange in may_begin() */
-           !atomic_compare_exchange_strong_explicit(offer->claim, &offered, BTL_FABRIC_WITHDRAWN,
-                                                    memory_order_acq_rel, memory_order_relaxed);
+           !fab_claim_close(offer->claim, key, &parts) || 0 != parts;
 }
 
 /* The target does not do it, so this process does. */
@@ -336,7 +336,6 @@ static void do_here(mca_btl_fabric_op_t *op)
 {
     bool is_put = BTL_FABRIC_AM_PUT == op->call.am;
 
-    op->is_offered = false;
     mca_btl_fabric_op_unwait(op);
     if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
@@ -354,18 +353,12 @@ static void withdraw(mca_btl_fabric_op_t *op)
     if (FAB_PEER_UP != ep->peer->state) {
         return; /* its end will come */
     }
-    if (is_taken(&offer, ep->peer)) {
+    if (is_taken(&offer, ep->peer, op->call.atomic.key)) {
         ep->ignored = 0;
         return; /* the answer will come */
     }
     ep->ignored++;
     mca_btl_fabric.counters.withdrawn++;
-    do_here(op);
-}
-
-void mca_btl_fabric_offer_declined(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric.counters.declined++;
     do_here(op);
 }
 

@@ -6,14 +6,13 @@
  *   SEND    0                         BTL tag      the message
  *   PART    offset << 32 | length     BTL tag      a part of a message longer than the peer's
  *                                                  eager_max, in order
- *   PUT     remote address            id or 0      key, then data; the last part has the id and
- *                                                  is answered by DONE, or is counted
+ *   PUT     remote address            id or 0      claim word, then data; the last part has the
+ *                                                  id and is answered by DONE, or is counted
  *   GET     remote address            id           btl_fabric_get_t; answered by DATA
  *   DATA    offset                    id           data; as many messages as the get needs, each
  *                                                  no longer than FAB_FRAGMENT_LOCAL_MAX where the
  *                                                  get's origin has set a destination, else
- *                                                  eager_max.  Empty, although data was asked for:
- *                                                  the offer is declined
+ *                                                  eager_max
  *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE; if the
  *                                                  id is 0, counted, or answered in place
  *   DONE    old value of an atomic    id           none
@@ -25,14 +24,11 @@
  *
  * The answer to an atomic operation in shared memory may be in place: fab_answer().
  *
- * A put or get may be an offer (BTL_FABRIC_OFFERED), in shared memory only: the target claims it,
- * by a compare-and-swap of the claim word in the message, before it begins.  Until then the origin
- * may withdraw it in the same way.  A withdrawn message has no effect.  What is claimed is
- * answered, since the origin may write other messages there and cannot look at the word any more.
- * A target that has no room for the data of a get declines it.
- *
- *      OFFERED ──target: it handles the message──> TAKEN, then DATA, DONE, or declined
- *         └─────origin: it has waited for long───> WITHDRAWN
+ * The claim word of a put or get is that of fab_claim.h; its number is the key of the registered
+ * memory.  In shared memory it may be an offer, of one part: the target takes that on before it
+ * begins.  Until then the origin may withdraw the offer: it closes the word.  A withdrawn message
+ * has no effect.  What is taken on is answered, since the origin may write other messages there and
+ * cannot look at the word any more.
  *
  * An id names a pending operation of the process that sent it; the answer carries it back.  A key
  * names registered memory of the receiving process, which checks each address against that memory.
@@ -57,7 +53,7 @@ enum {
 };
 
 #define BTL_FABRIC_ADDRESS_MAGIC 0x42464242u /* "BBFB", little endian */
-#define BTL_FABRIC_WIRE_VERSION  6
+#define BTL_FABRIC_WIRE_VERSION  7
 
 /* Start of this process's entry in the modex; the address from fab_address() follows. */
 typedef struct btl_fabric_address {
@@ -65,29 +61,21 @@ typedef struct btl_fabric_address {
     uint32_t version;
 } btl_fabric_address_t;
 
-/* Of the claim word. */
+/* Lower half of the claim word of what is no offer. */
 enum {
-    BTL_FABRIC_ORDERED = 0, /* no offer: the target does it */
-    BTL_FABRIC_OFFERED = 1,
-    BTL_FABRIC_TAKEN = 2,
-    BTL_FABRIC_WITHDRAWN = 3,
-    BTL_FABRIC_COUNTED = 4, /* no offer, and counted: of a put, its last part */
+    BTL_FABRIC_ORDERED = 2, /* the target does it */
+    BTL_FABRIC_COUNTED = 3, /* and counts it: of a put, its last part */
 };
 
-/* Key of registered memory, before the data of PUT. */
+/* The claim word is the first thing in either; the data of a put follows. */
 typedef struct btl_fabric_put {
-    uint32_t key;
-    uint32_t claim;
+    uint64_t claim;
 } btl_fabric_put_t;
 
 typedef struct btl_fabric_get {
-    uint32_t key;
-    uint32_t claim;
+    uint64_t claim;
     uint64_t len; /* bytes */
 } btl_fabric_get_t;
-
-/* Where the claim word is in either. */
-#define BTL_FABRIC_CLAIM_AT 4
 
 typedef struct btl_fabric_atomic {
     uint32_t key;
@@ -108,9 +96,6 @@ typedef struct btl_fabric_atomic {
 _Static_assert(8 == sizeof(btl_fabric_address_t), "btl_fabric_address_t is a wire format");
 _Static_assert(8 == sizeof(btl_fabric_put_t), "btl_fabric_put_t is a wire format");
 _Static_assert(16 == sizeof(btl_fabric_get_t), "btl_fabric_get_t is a wire format");
-_Static_assert(BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_put_t, claim) &&
-                   BTL_FABRIC_CLAIM_AT == offsetof(btl_fabric_get_t, claim),
-               "the claim word");
 _Static_assert(32 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
 
 #endif /* BTL_FABRIC_WIRE_H */

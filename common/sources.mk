@@ -6,6 +6,7 @@ common_tm_sources = \
 	common/fabric/fab.h \
 	common/fabric/fab_abi.h \
 	common/fabric/fab_address.c \
+	common/fabric/fab_claim.h \
 	common/fabric/fab_clock.h \
 	common/fabric/fab_copy.h \
 	common/fabric/fab_core.c \
@@ -65,7 +66,6 @@ common_tm_sources = \
 	common/shm/shm_access.c \
 	common/shm/shm_connect.c \
 	common/shm/shm_coop.c \
-	common/shm/shm_coop_inl.h \
 	common/shm/shm_copy.c \
 	common/shm/shm_copy.h \
 	common/shm/shm_domain.c \

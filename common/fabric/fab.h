@@ -768,11 +768,10 @@ static inline int fab_atomic(fab_rma_t *op, fab_rma_kind_t kind)
 
 /*
  * A short get or put, done before the call returns where this process copies the bytes itself (shm,
- * self). True: it is done, and complete(), which may be NULL, is not called. False: it was not, or
- * not all of it; fab_get() or fab_put() of the same does it, or says why not.  So it is where the
- * peer may give what a get reads.  Up to FAB_RMA_NOW_MAX bytes, or FAB_RMA_NOW_LOCKED if other
- * threads may wait for the lock.  If complete() is NULL there is no other way: the peer does not
- * give, and where a provider copies only so much at once, the first op->done bytes are done.
+ * self). True: it is done, and complete() is not called. False: it was not, or not all of it;
+ * fab_get() or fab_put() of the same does it, or says why not.  So it is where the peer may give
+ * what a get reads.  Up to FAB_RMA_NOW_MAX bytes, or FAB_RMA_NOW_LOCKED if other threads may wait
+ * for the lock.
  */
 #define FAB_RMA_NOW_MAX    (4 << 20) /* some 300 us */
 #define FAB_RMA_NOW_LOCKED 524288    /* some 40 us */

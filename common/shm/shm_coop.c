@@ -165,8 +165,7 @@ static bool give_part(fab_shm_give_t *give)
     fab_shm_entry_t *entry = &ep->dom->entries[give->in->index];
     fab_shm_slot_t *slot;
 
-    if (!fab_shm_claim_part(&entry->claims[give->seq % FAB_SHM_COOPS].word, give->seq,
-                            give->sent)) {
+    if (!fab_claim_part(&entry->claims[give->seq % FAB_SHM_COOPS].word, give->seq, give->sent)) {
         return false;
     }
     slot = fab_shm_tx_reserve(&ep->tx, fab_shm_num_slots(len));
@@ -312,7 +311,7 @@ static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
     }
     *fetch = (fab_shm_fetch_t){.op = op, .seq = seq, .part = ask.part, .end = op->len};
     ep->given_at = fab_now_ns();
-    fab_shm_claim_open(claim_of(ep, fetch), seq);
+    fab_claim_open(claim_of(ep, fetch), seq);
     (void) fab_shm_tx_send_short(&ep->tx, fab_hdr(FAB_SHM_AM_ASK, 0, seq), &ask, sizeof(ask));
     fab_counters.shm_msgs_sent++;
     fab_counters.shm_coop_offered++;
@@ -376,7 +375,7 @@ static bool fetch_close(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch)
 {
     uint32_t parts;
 
-    if (!fab_shm_claim_close(claim_of(ep, fetch), fetch->seq, &parts) ||
+    if (!fab_claim_close(claim_of(ep, fetch), fetch->seq, &parts) ||
         (parts > 0 && (uint64_t) (parts - 1) * fetch->part >= fetch->end) ||
         (uint64_t) parts * fetch->part < fetch->received) {
         fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,

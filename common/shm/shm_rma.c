@@ -19,8 +19,6 @@
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
-    /* bytes; longer gets are not done at once if the peer may give them */
-    FAB_SHM_ALONE_MAX = 65536,
     FAB_SHM_GIVING_STEP = 65536, /* bytes in a call, if there is something to give, too */
     /* steps; so many bytes at once take a fifth longer by as many system calls */
     FAB_SHM_NOW_STEPS = 4,
@@ -76,20 +74,14 @@ int fab_shm_rma(fab_rma_t *op)
 bool fab_shm_rma_now(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
-    const size_t max = FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step;
-    const size_t len = op->len < max ? op->len : max;
     int rc = OPAL_SUCCESS;
 
-    if ((len < op->len && NULL != op->complete) || !fab_shm_is_accessible(ep)) {
+    if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
+        !fab_shm_is_accessible(ep) || fab_shm_coop_is_worth_it(ep, op)) {
         return false;
     }
-    if (FAB_GET == op->kind && op->len > FAB_SHM_ALONE_MAX && NULL != op->complete) {
-        if (fab_shm_coop_is_worth_it(ep, op)) {
-            return false;
-        }
-    }
-    if (len > 0) {
-        rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, len, &op->done);
+    if (op->len > 0) {
+        rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, op->len, &op->done);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }

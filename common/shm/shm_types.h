@@ -14,8 +14,8 @@
 
 #include <sys/mman.h>
 
+#include "fabric/fab_claim.h"
 #include "fabric/fab_provider.h"
-#include "shm/shm_coop_inl.h"
 #include "shm/shm_ring_inl.h"
 #include "shm/shm_wire.h"
 

@@ -31,7 +31,7 @@
  *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
  *                       line 1  owner: tail
  *                       line 2+ sender: identity; state by both, see below
- *                       line 4+ claims of cooperative gets, see shm_coop_inl.h
+ *                       line 4+ claims of cooperative gets, see fab_claim.h
  *      ring             slots   sender
  *
  * State of an entry.  The word also contains the claimer's pid, so that the owner finds entries
@@ -177,7 +177,7 @@ _Static_assert(FAB_SHM_LINE == offsetof(fab_shm_ctl_t, tail), "a line of its own
  * ring.
  */
 typedef struct fab_shm_claim {
-    _Atomic uint64_t word; /* shm_coop_inl.h */
+    _Atomic uint64_t word; /* fab_claim.h */
     uint8_t pad[56];
 } fab_shm_claim_t;
 

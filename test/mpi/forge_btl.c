@@ -20,8 +20,11 @@ typedef struct forgery {
     size_t len;
 } forgery_t;
 
-static const btl_fabric_put_t put = {.key = KEY};
-static const btl_fabric_get_t get = {.key = KEY, .len = 8};
+#define CLAIM ((uint64_t) KEY << 32)
+
+static const btl_fabric_put_t put = {.claim = CLAIM | BTL_FABRIC_ORDERED};
+static const btl_fabric_put_t no_offer = {.claim = CLAIM | 1};
+static const btl_fabric_get_t get = {.claim = CLAIM | BTL_FABRIC_ORDERED, .len = 8};
 static const btl_fabric_atomic_t add = {.key = KEY, .op = ADD_OP, .len = 8};
 static const btl_fabric_atomic_t no_place = {
     .key = KEY, .op = ADD_OP, .len = 8, .number = 1, .place = 3};
@@ -43,6 +46,7 @@ static const forgery_t forgeries[] = {
     {"part_tag", HDR(PART, 100, 255), &put, sizeof(put)},
     {"put_short", HDR(PUT, ADDRESS, 1), &put, 4},
     {"put_key", HDR(PUT, ADDRESS, 1), &put, sizeof(put)},
+    {"put_offer", HDR(PUT, ADDRESS, 1), &no_offer, sizeof(no_offer)},
     {"get_short", HDR(GET, ADDRESS, 1), &get, 8},
     {"get_key", HDR(GET, ADDRESS, 1), &get, sizeof(get)},
     {"atomic_short", HDR(ATOMIC, ADDRESS, 1), &add, 8},

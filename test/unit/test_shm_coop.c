@@ -2,7 +2,7 @@
 /*
  * Cooperative gets.
  *
- * The claim word alone (shm_coop_inl.h): two threads. Between processes: gets whose giver is there,
+ * The claim word alone (fab_claim.h): two threads. Between processes: gets whose giver is there,
  * is not, leaves in the middle, takes its memory back, or dies; and messages and words that no
  * giver or fetcher writes.
  *
@@ -38,7 +38,7 @@ static void *race_giver(void *arg)
             sched_yield();
             continue;
         }
-        while (parts < PARTS && fab_shm_claim_part(&race_claim, seq, parts)) {
+        while (parts < PARTS && fab_claim_part(&race_claim, seq, parts)) {
             parts++;
         }
         atomic_store(&race_parts, parts);
@@ -59,12 +59,12 @@ static void test_claims(void **state)
     for (uint32_t seq = 1; seq <= ROUNDS; seq++) {
         uint32_t parts;
         atomic_store(&race_parts, UINT32_MAX);
-        fab_shm_claim_open(&race_claim, seq);
+        fab_claim_open(&race_claim, seq);
         atomic_store(&race_asked, seq);
         for (uint32_t i = 0; i < seq % 64; i++) {
             fab_cpu_pause();
         }
-        assert_true(fab_shm_claim_close(&race_claim, seq, &parts));
+        assert_true(fab_claim_close(&race_claim, seq, &parts));
         while (UINT32_MAX == atomic_load(&race_parts)) {
             sched_yield();
         }
@@ -75,10 +75,10 @@ static void test_claims(void **state)
     pthread_join(thread, NULL);
     print_message("closed before the first part %" PRIu64 " times, after the last %" PRIu64 "\n",
                   seen[0], seen[PARTS]);
-    assert_true(!fab_shm_claim_part(&race_claim, ROUNDS, 0)); /* it is closed */
-    fab_shm_claim_open(&race_claim, 7);
-    assert_true(!fab_shm_claim_part(&race_claim, 6, 0)); /* another get's */
-    assert_true(!fab_shm_claim_part(&race_claim, 7, 1)); /* not the next part */
+    assert_true(!fab_claim_part(&race_claim, ROUNDS, 0)); /* it is closed */
+    fab_claim_open(&race_claim, 7);
+    assert_true(!fab_claim_part(&race_claim, 6, 0)); /* another get's */
+    assert_true(!fab_claim_part(&race_claim, 7, 1)); /* not the next part */
 }
 
 /* ---- processes ---------------------------------------------------------- */
@@ -401,18 +401,9 @@ static void not_asked_body(world_t *world)
 
     introduce(world, &rkey);
     if (0 == world->rank) {
-        fab_rma_t op = get_op(world), silent = get_op(world);
-        op.len = silent.len = FAB_RMA_NOW_LOCKED;
-        silent.complete = NULL;
-        CHECK(!fab_get_now(&op) && 0 == completed); /* a message that asks is better */
-        CHECK(fab_get_now(&silent));                /* nobody could complete it */
-        fab_params.shm_copy_step = 65536; /* too much for one call: none of it, or what can be */
-        CHECK(!fab_get_now(&op) && 0 == op.done);
-        silent = get_op(world);
-        silent.len = op.len;
-        silent.complete = NULL;
-        CHECK(!fab_get_now(&silent) && 4 * 65536 == silent.done);
-        fab_params.shm_copy_step = 1 << 20;
+        fab_rma_t op = get_op(world);
+        op.len = FAB_SHM_COOP_MIN;
+        CHECK(!fab_get_now(&op) && 0 == op.done && 0 == completed); /* the peer may give it */
         op.len = (size_t) 1 << 43; /* more parts than can be counted */
         CHECK(!fab_shm_coop_is_worth_it(ep_of(world, 1), &op));
         op.len = FAB_SHM_COOP_MIN - 1;
@@ -485,8 +476,8 @@ static void giver_dies_body(world_t *world)
         wait_for(GO_ON);
         fab_shm_claim_t *claim = &ep->dom->entries[ep->in->index].claims[0];
         for (int k = 0; k < FAB_SHM_COOPS; k++) {
-            (void) fab_shm_claim_part(&claim[k].word,
-                                      (uint32_t) (atomic_load(&claim[k].word) >> 32), 0);
+            (void) fab_claim_part(&claim[k].word, (uint32_t) (atomic_load(&claim[k].word) >> 32),
+                                  0);
         }
         raise(SIGKILL);
     }
@@ -621,7 +612,7 @@ static void bad_ask_body(world_t *world)
             bad.key ^= 3 == i ? UINT64_C(1) << 32 : 4 == i ? 0x10000 : 0;
             bad.key = 5 == i ? 0 : bad.key;
             bad.part = 6 == i ? 1 << 20 : 7 == i ? world_peer(world, 1)->eager_max + 1 : bad.part;
-            fab_shm_claim_open(&ep->entry->claims[i % FAB_SHM_COOPS].word, 100 + i);
+            fab_claim_open(&ep->entry->claims[i % FAB_SHM_COOPS].word, 100 + i);
             CHECK(fab_shm_tx_send_short(&ep->tx, fab_hdr(FAB_SHM_AM_ASK, 0, 100 + i), &bad,
                                         sizeof(bad)));
         }
@@ -732,7 +723,7 @@ static void spoilt_body(world_t *world)
         CHECK(NULL != fetch);
         _Atomic uint64_t *word = &ep->entry->claims[fetch - ep->fetches].word;
         if (0 == wrong) {
-            fab_shm_claim_open(word, fetch->seq + 1); /* another get's */
+            fab_claim_open(word, fetch->seq + 1); /* another get's */
         } else {
             atomic_fetch_add(word, LEN); /* more parts than it has */
         }
