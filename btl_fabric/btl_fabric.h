@@ -23,9 +23,8 @@
  * Lock.  The fabric's lock (fab_lock()) covers everything here.  The layer above is never called
  * while it is held: messages, completions and failures for it go to a list of upcalls, which the
  * progress function runs.  There are two exceptions: if the fabric does a put or get at once
- * (mca_btl_fabric_do_now()), or the target answers an atomic operation at once
- * (is_answered_soon()), the callback runs before the BTL's function returns; and without threads
- * the progress function gives a message of a ring to the layer above where it lies.
+ * (mca_btl_fabric_do_now()), the callback runs before the BTL's function returns; and without
+ * threads the progress function gives a message of a ring to the layer above where it lies.
  *
  * There is one module for all peers, whichever provider of the fabric reaches them.  Its limits and
  * flags are the same in all processes of a job, except what matters to the sender alone: the sizes
@@ -87,15 +86,13 @@ struct mca_btl_base_endpoint_t {
     STAILQ_HEAD(, mca_btl_fabric_op) counted;
     fab_item_t count;     /* while COUNT is to be sent */
     uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
-    mca_btl_fabric_op_t *places[FAB_ANSWERS]; /* those that are answered in place; NULL: free */
-    uint32_t number;                          /* of the last operation that is answered in place */
-    size_t outstanding;                       /* operations whose callback has not returned */
-    unsigned ignored;                         /* times in a row that the target did nothing soon */
-    unsigned skipped;                         /* operations while that is often */
-    unsigned heard;    /* mca_btl_fabric.polls when the latest answer to an offer came */
-    bool is_deleted;   /* operations are under way; the peer is closed when they have ended */
-    bool is_reporting; /* failure is in the list of upcalls */
-    bool is_reported;  /* the layer above knows that proc has failed */
+    size_t outstanding;   /* operations whose callback has not returned */
+    unsigned ignored;     /* times in a row that the target did nothing soon */
+    unsigned skipped;     /* operations while that is often */
+    unsigned heard;       /* mca_btl_fabric.polls when the latest answer to an offer came */
+    bool is_deleted;      /* operations are under way; the peer is closed when they have ended */
+    bool is_reporting;    /* failure is in the list of upcalls */
+    bool is_reported;     /* the layer above knows that proc has failed */
     mca_btl_fabric_up_t failure; /* once it has failed: reports it */
     char *why;                   /* it failed; NULL: it did not, or there was no memory for it */
 };
@@ -131,8 +128,6 @@ typedef struct mca_btl_fabric {
     uint64_t last_turn;          /* number of the latest one */
     _Atomic uint64_t oldest;     /* number of the oldest one in the list; UINT64_MAX: none */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
-    LIST_HEAD(, mca_btl_fabric_op) asking; /* those that are answered in place */
-    unsigned num_asking;
     TAILQ_HEAD(, mca_btl_fabric_op) offers; /* oldest first */
     unsigned polls;                         /* number of polls so far */
     fab_idmap_t ids;                        /* mca_btl_fabric_op_t */

@@ -76,9 +76,6 @@ FAB_FUNCTION(mca_btl_base_module_atomic_op64_fn_t, mca_btl_fabric_atomic_op);
 FAB_FUNCTION(mca_btl_base_module_atomic_fop64_fn_t, mca_btl_fabric_atomic_fop);
 FAB_FUNCTION(mca_btl_base_module_atomic_cswap64_fn_t, mca_btl_fabric_atomic_cswap);
 
-/* End the operations that were answered in place. Lock held. */
-void mca_btl_fabric_answers_check(void);
-
 /* Where the data of a get goes. */
 FAB_FUNCTION(fab_place_fn_t, mca_btl_fabric_place_data);
 

@@ -45,8 +45,6 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
         .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
     atomic_store_explicit(&mca_btl_fabric.oldest, UINT64_MAX, memory_order_relaxed);
-    LIST_INIT(&mca_btl_fabric.asking);
-    mca_btl_fabric.num_asking = 0;
     TAILQ_INIT(&mca_btl_fabric.offers);
     fab_idmap_init(&mca_btl_fabric.ids);
     id = NULL != op ? fab_idmap_add(&mca_btl_fabric.ids, op) : 0;
@@ -69,7 +67,6 @@ void mca_btl_fabric_ops_fini(void)
         }
         STAILQ_INIT(&ep->counted);
     }
-    LIST_INIT(&mca_btl_fabric.asking);
     while (!SLIST_EMPTY(&mca_btl_fabric.free_ops)) {
         mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
         SLIST_REMOVE_HEAD(&mca_btl_fabric.free_ops, free_link);
@@ -214,12 +211,6 @@ void mca_btl_fabric_op_unwait(mca_btl_fabric_op_t *op)
     if (0 != op->id) {
         fab_idmap_remove(&mca_btl_fabric.ids, op->id);
         op->id = 0;
-    }
-    if (0 != op->call.atomic.number) {
-        LIST_REMOVE(op, asking);
-        mca_btl_fabric.num_asking--;
-        op->call.ep->places[op->call.atomic.place] = NULL;
-        op->call.atomic.number = 0;
     }
     if (op->is_waiting) {
         op->is_waiting = false;

@@ -9,9 +9,7 @@
 #include "btl_fabric.h"
 
 enum {
-    BTL_FABRIC_TRUST = 4,          /* a target that was silent so many times in a row ... */
-    BTL_FABRIC_TRUST_SKIPPED = 64, /* ... is tried only with one in so many operations */
-    BTL_FABRIC_OPS_MAX = 4096,     /* under way with an endpoint; each takes some 400 bytes */
+    BTL_FABRIC_OPS_MAX = 4096, /* under way with an endpoint; each takes some 400 bytes */
 };
 
 /* A put, get or atomic operation as the layer above requests it. */
@@ -44,7 +42,6 @@ struct mca_btl_fabric_op {
     SLIST_ENTRY(mca_btl_fabric_op) free_link; /* in mca_btl_fabric.free_ops */
     LIST_ENTRY(mca_btl_fabric_op) link;       /* in ep->ops */
     STAILQ_ENTRY(mca_btl_fabric_op) counted;  /* in ep->counted */
-    LIST_ENTRY(mca_btl_fabric_op) asking;     /* in mca_btl_fabric.asking */
     size_t done;                              /* bytes sent of a put, or received of a get */
     uint32_t id;                              /* in mca_btl_fabric.ids; 0: none */
     int status;
@@ -55,15 +52,6 @@ struct mca_btl_fabric_op {
     fab_rma_t rma;      /* if the fabric does it, or may have to */
     fab_atomic_t fetch; /* rma.local of an atomic operation */
 };
-
-/*
- * Is it likely that the target is inside MPI and polls?  One that was silent several times in a row
- * is tried only now and then.
- */
-static inline bool mca_btl_fabric_is_attentive(mca_btl_fabric_ep_t *ep)
-{
-    return ep->ignored < BTL_FABRIC_TRUST || 0 == ++ep->skipped % BTL_FABRIC_TRUST_SKIPPED;
-}
 
 /*
  * Allocate memory for one operation.  It is kept, so one operation at a time can always be started:

@@ -26,9 +26,6 @@ static bool count_poll(void)
 /* After a poll: operations that no message ends. Lock held. */
 static inline void check_ops(void)
 {
-    if (!LIST_EMPTY(&mca_btl_fabric.asking)) {
-        mca_btl_fabric_answers_check();
-    }
     if (!TAILQ_EMPTY(&mca_btl_fabric.offers)) {
         mca_btl_fabric_offers_check();
     }

@@ -27,9 +27,7 @@
 #include "btl_fabric_op.h"
 
 enum {
-    ASKING_MAX = 32,   /* operations that wait for an answer in place: each poll looks at all */
-    ANSWER_LOOKS = 24, /* for an answer in place, before the call returns: 0.4 us here */
-    DONE_NOW = 1,      /* no error code: the operation is done, and has no record any more */
+    DONE_NOW = 1, /* no error code: the operation is done, and has no record any more */
 };
 
 /* ---- answers ------------------------------------------------------------ */
@@ -112,110 +110,18 @@ void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
     }
 }
 
-/* ---- answered in place -------------------------------------------------- */
-
-/* A free place for the peer's answer; FAB_ANSWERS: there is none. */
-static uint32_t find_place(const mca_btl_fabric_ep_t *ep)
-{
-    uint32_t place = 0;
-
-    while (place < FAB_ANSWERS && NULL != ep->places[place]) {
-        place++;
-    }
-    return place;
-}
-
-/*
- * Look for the answer for a moment, since a target that polls needs less time than the way through
- * the layer above and back.  Not while a message of the target waits, as it may be what the target
- * waits for.
- */
-static bool is_answered_soon(mca_btl_fabric_ep_t *ep, const btl_fabric_atomic_t *atomic,
-                             uint64_t *value)
-{
-    if (fab_is_threaded(mca_btl_fabric.fab) || !mca_btl_fabric_is_attentive(ep)) {
-        return false;
-    }
-    for (int i = 0; i < ANSWER_LOOKS; i++) {
-        if (fab_is_answered(ep->peer, atomic->place, atomic->number, value)) {
-            ep->ignored = 0;
-            return true;
-        }
-        if (fab_has_come(ep->peer)) {
-            return false;
-        }
-        fab_cpu_pause();
-    }
-    ep->ignored++;
-    return false;
-}
-
-/*
- * Send an atomic operation that the target answers in place: one message less, which would go
- * through another ring.  OPAL_ERR_RESOURCE_BUSY: nothing was done.  DONE_NOW, or OPAL_SUCCESS.
- */
-static int start_in_place(mca_btl_fabric_op_t *op)
-{
-    mca_btl_fabric_ep_t *ep = op->call.ep;
-    btl_fabric_atomic_t *atomic = &op->call.atomic;
-    uint32_t place = mca_btl_fabric.num_asking < ASKING_MAX ? find_place(ep) : FAB_ANSWERS;
-    uint64_t value;
-
-    if (FAB_ANSWERS == place) {
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
-    atomic->place = place;
-    atomic->number = UINT32_MAX == ep->number ? 1 : ep->number + 1;
-    if (!fab_send_short(ep->peer, fab_hdr(BTL_FABRIC_AM_ATOMIC, op->call.remote, 0), atomic,
-                        sizeof(*atomic))) {
-        atomic->number = 0;
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
-    ep->number = atomic->number;
-    if (is_answered_soon(ep, atomic, &value)) {
-        mca_btl_fabric_give_old(&op->call, value);
-        return DONE_NOW;
-    }
-    ep->places[place] = op;
-    LIST_INSERT_HEAD(&mca_btl_fabric.asking, op, asking);
-    mca_btl_fabric.num_asking++;
-    mca_btl_fabric_op_wait(op);
-    return OPAL_SUCCESS;
-}
-
-void mca_btl_fabric_answers_check(void)
-{
-    mca_btl_fabric_op_t *next;
-
-    for (mca_btl_fabric_op_t *op = LIST_FIRST(&mca_btl_fabric.asking); NULL != op; op = next) {
-        const btl_fabric_atomic_t *atomic = &op->call.atomic;
-        const fab_peer_t *peer = op->call.ep->peer;
-        uint64_t value;
-        next = LIST_NEXT(op, asking);
-        if (FAB_PEER_UP == peer->state &&
-            fab_is_answered(peer, atomic->place, atomic->number, &value)) {
-            mca_btl_fabric_give_old(&op->call, value);
-            mca_btl_fabric_op_done(op, OPAL_SUCCESS);
-        }
-    }
-}
-
 /* ---- the module's functions --------------------------------------------- */
 
-/* Start it. Lock held. Success, DONE_NOW, or an error. */
+/* Start it. Lock held. */
 static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
     mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
     uint8_t am = op->call.am;
-    int rc;
 
     if (BTL_FABRIC_AM_ATOMIC == am) {
         counters->atomics++;
-        if (mca_btl_fabric_op_start_atomic(op, region)) {
-            return OPAL_SUCCESS;
-        }
-        rc = start_in_place(op);
-        return OPAL_ERR_RESOURCE_BUSY == rc ? mca_btl_fabric_op_by_messages(op) : rc;
+        return mca_btl_fabric_op_start_atomic(op, region) ? OPAL_SUCCESS
+                                                          : mca_btl_fabric_op_by_messages(op);
     }
     if (mca_btl_fabric_op_start_rma(op, region)) {
         counters->puts += BTL_FABRIC_AM_PUT == am;
@@ -227,7 +133,7 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return mca_btl_fabric_op_by_messages(op);
 }
 
-/* A new operation. Returns what start_op() returns. Lock held. */
+/* A new operation. Lock held. */
 static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
@@ -251,7 +157,7 @@ static bool is_full(const mca_btl_fabric_ep_t *ep)
     return OPAL_UNLIKELY(ep->outstanding >= BTL_FABRIC_OPS_MAX) && !mca_btl_fabric_in_callback();
 }
 
-/* Start or do an operation. As start_op(). Lock held. */
+/* Start or do an operation: success, DONE_NOW, or an error. Lock held. */
 static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     if (is_full(call->ep)) {

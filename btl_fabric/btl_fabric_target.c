@@ -305,11 +305,6 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
         mca_btl_fabric_bad_message(peer, "an unknown atomic operation");
         return;
     }
-    if (0 != atomic.number &&
-        (0 == (peer->caps & FAB_CAP_RING) || atomic.place >= FAB_ANSWERS || 0 != hdr.app_ctx)) {
-        mca_btl_fabric_bad_message(peer, "an atomic operation with a place that there is not");
-        return;
-    }
     if (!mca_btl_fabric_mem_allows(atomic.key, hdr.tag, atomic.len,
                                    MCA_BTL_REG_FLAG_REMOTE_ATOMIC)) {
         mca_btl_fabric_bad_message(peer,
@@ -320,8 +315,6 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
                           : apply_uint32_t((uint32_t *) (uintptr_t) hdr.tag, &atomic);
     if (0 != hdr.app_ctx) {
         answer(peer, old, hdr.app_ctx);
-    } else if (0 != atomic.number) {
-        fab_answer(peer, atomic.place, atomic.number, old);
     } else {
         count(peer);
     }

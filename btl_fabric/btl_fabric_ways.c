@@ -248,7 +248,15 @@ enum {
      */
     OFFERS_MAX = 256,
     OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
+    TRUST = 4,            /* a target that was silent so many times in a row ... */
+    TRUST_SKIPPED = 64,   /* ... gets an offer only of one in so many operations */
 };
+
+/* Is it likely that the target is inside MPI and polls? */
+static bool is_attentive(mca_btl_fabric_ep_t *ep)
+{
+    return ep->ignored < TRUST || 0 == ++ep->skipped % TRUST_SKIPPED;
+}
 
 /* Bytes of the message that offers it. */
 static size_t message_len(const mca_btl_fabric_call_t *call)
@@ -268,7 +276,7 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) && mca_btl_fabric_is_attentive(call->ep) &&
+           fab_region_is_reachable(region, peer) && is_attentive(call->ep) &&
            fab_has_room(peer, 1, message_len(call));
 }
 

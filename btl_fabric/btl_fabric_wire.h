@@ -14,15 +14,13 @@
  *                                                  get's origin has set a destination, else
  *                                                  eager_max
  *   ATOMIC  remote address            id or 0      btl_fabric_atomic_t; answered by DONE; if the
- *                                                  id is 0, counted, or answered in place
+ *                                                  id is 0, counted
  *   DONE    old value of an atomic    id           none
  *   COUNT   0                         number       none; so many counted messages have been done,
  *                                                  the oldest ones that no COUNT was for
  *
  * Counted messages are those whose answer says nothing but that they were done.  Where messages
  * cost system calls, one answer is for all that have come together.
- *
- * The answer to an atomic operation in shared memory may be in place: fab_answer().
  *
  * The claim word of a put or get is that of fab_claim.h; its number is the key of the registered
  * memory.  In shared memory it may be an offer, of one part: the target takes that on before it
@@ -83,8 +81,6 @@ typedef struct btl_fabric_atomic {
     uint16_t len; /* bytes: 4 or 8 */
     uint64_t operand;
     uint64_t compare; /* for BTL_FABRIC_CSWAP: operand is stored if the memory has this value */
-    uint32_t number;  /* of the answer in place; 0: the answer is a message */
-    uint32_t place;   /* of that answer; < FAB_ANSWERS */
 } btl_fabric_atomic_t;
 
 #define BTL_FABRIC_CSWAP 0x100
@@ -96,6 +92,6 @@ typedef struct btl_fabric_atomic {
 _Static_assert(8 == sizeof(btl_fabric_address_t), "btl_fabric_address_t is a wire format");
 _Static_assert(8 == sizeof(btl_fabric_put_t), "btl_fabric_put_t is a wire format");
 _Static_assert(16 == sizeof(btl_fabric_get_t), "btl_fabric_get_t is a wire format");
-_Static_assert(32 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
+_Static_assert(24 == sizeof(btl_fabric_atomic_t), "btl_fabric_atomic_t is a wire format");
 
 #endif /* BTL_FABRIC_WIRE_H */

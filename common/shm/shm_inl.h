@@ -216,40 +216,6 @@ static inline bool fab_ring_is_reused(const fab_peer_t *peer, uint64_t position)
     return tx->head - position > (uint64_t) tx->mask + 1;
 }
 
-/*
- * An answer without a message.  A message to a peer with FAB_CAP_RING can tell the peer one of
- * these places and a number, not 0, which the place did not have before.  The peer answers by
- * fab_answer().  Until then the place belongs to this message.
- */
-enum { FAB_ANSWERS = FAB_SHM_ANSWERS };
-
-/* Has the peer, which is UP and was sent to, answered with this number? Then this is its value. */
-static inline bool fab_is_answered(const fab_peer_t *peer, unsigned place, uint32_t number,
-                                   uint64_t *value)
-{
-    const fab_shm_answer_t *answer = &((const fab_shm_tx_t *) peer->ep)->ctl->answers[place];
-
-    /* acquire: pairs with the release in fab_answer() */
-    if (number != atomic_load_explicit(&answer->number, memory_order_acquire)) {
-        return false;
-    }
-    *value = atomic_load_explicit(&answer->value, memory_order_relaxed);
-    return true;
-}
-
-/* For the handler of a message from a peer with FAB_CAP_RING. place < FAB_ANSWERS */
-static inline void fab_answer(fab_peer_t *peer, unsigned place, uint32_t number, uint64_t value)
-{
-    fab_shm_rx_t *rx = fab_ring_from(peer);
-
-    if (NULL != rx) {
-        fab_shm_answer_t *answer = &rx->ctl->answers[place];
-        atomic_store_explicit(&answer->value, value, memory_order_relaxed);
-        /* release: pairs with the acquire in fab_is_answered(); what was done before is visible */
-        atomic_store_explicit(&answer->number, number, memory_order_release);
-    }
-}
-
 /* No message of this peer has come: get what the next one needs into the cache. */
 static inline void fab_fetch_ahead(const fab_peer_t *peer)
 {

@@ -28,7 +28,7 @@
  *                       line 1  owner: is_finalized, once; beat
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell: senders set bits, owner clears them
- *      fab_shm_entry_t  line 0  owner: idle, is_refused, answers
+ *      fab_shm_entry_t  line 0  owner: idle, is_refused
  *                       line 1  owner: tail
  *                       line 2+ sender: identity; state by both, see below
  *                       line 4+ claims of cooperative gets, see fab_claim.h
@@ -142,18 +142,6 @@ _Static_assert(128 == offsetof(fab_shm_seg_t, claim_hint), "the claimers' line")
 _Static_assert(192 == offsetof(fab_shm_seg_t, doorbell), "the doorbell's line");
 
 /*
- * An answer of the receiver to a message that named this place and this number.  The message was
- * sent after the place's last answer had been read.
- */
-typedef struct fab_shm_answer {
-    _Atomic uint64_t value;
-    _Atomic uint32_t number; /* written last; 0: there was no answer yet */
-    uint32_t reserved;
-} fab_shm_answer_t;
-
-enum { FAB_SHM_ANSWERS = 3 };
-
-/*
  * What the receiver tells the sender of a ring.  The sender reads line 0 after each message, line 1
  * seldom: so a tail that is published does not take line 0 from its cache.
  */
@@ -162,8 +150,7 @@ typedef struct fab_shm_ctl {
     /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
-    fab_shm_answer_t answers[FAB_SHM_ANSWERS];
-    uint8_t pad0[8];
+    uint8_t pad0[56];
     /* line 1 */
     _Atomic uint64_t tail; /* slots consumed since the ring was claimed: shm_ring_inl.h, "Flow" */
     uint8_t pad1[56];

@@ -26,8 +26,6 @@ static const btl_fabric_put_t put = {.claim = CLAIM | BTL_FABRIC_ORDERED};
 static const btl_fabric_put_t no_offer = {.claim = CLAIM | 1};
 static const btl_fabric_get_t get = {.claim = CLAIM | BTL_FABRIC_ORDERED, .len = 8};
 static const btl_fabric_atomic_t add = {.key = KEY, .op = ADD_OP, .len = 8};
-static const btl_fabric_atomic_t no_place = {
-    .key = KEY, .op = ADD_OP, .len = 8, .number = 1, .place = 3};
 static const btl_fabric_atomic_t no_op = {.key = KEY, .op = 0x7777, .len = 8};
 static const btl_fabric_atomic_t no_len = {.key = KEY, .op = ADD_OP, .len = 3};
 
@@ -52,7 +50,6 @@ static const forgery_t forgeries[] = {
     {"atomic_short", HDR(ATOMIC, ADDRESS, 1), &add, 8},
     {"atomic_key", HDR(ATOMIC, ADDRESS, 1), &add, sizeof(add)},
     {"atomic_op", HDR(ATOMIC, ADDRESS, 1), &no_op, sizeof(no_op)},
-    {"atomic_place", HDR(ATOMIC, ADDRESS, 0), &no_place, sizeof(no_place)},
     {"atomic_len", HDR(ATOMIC, ADDRESS, 1), &no_len, sizeof(no_len)},
     {"atomic_aligned", HDR(ATOMIC, ADDRESS + 1, 1), &add, sizeof(add)},
     {"data", HDR(DATA, 0, 77), &put, sizeof(put)},
