@@ -45,8 +45,8 @@ static const fab_param_t rows[] = {
         .special = 0,
         .special_means = "none is offered",
         .help = "Longest put or get that is offered to the target's CPU, in shared memory. A "
-                "target that polls does it sooner than a system call "
-                "would. If the target does not begin soon, the system call is made.",
+                "target that polls does it sooner than a system call would. If the target does not "
+                "begin soon, the system call is made.",
     },
 };
 

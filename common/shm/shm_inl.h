@@ -192,12 +192,6 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     return true;
 }
 
-/* Has a message to this peer with FAB_CAP_RING gone? */
-static inline bool fab_has_ring(const fab_peer_t *peer)
-{
-    return 0 != ((const fab_shm_tx_t *) peer->ep)->limit;
-}
-
 /*
  * Messages to a peer with FAB_CAP_RING lie in memory that both processes see, where fab_reserve()
  * has put them, until the peer has handled them and this process needs the room again.  The
