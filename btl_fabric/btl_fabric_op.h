@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations under way: what the files that start, offer and end them have in common.  The lock is
- * held, but for mca_btl_fabric_call_back().
+ * held, but for the last two of btl_fabric_op.c.
  */
 #ifndef BTL_FABRIC_OP_H
 #define BTL_FABRIC_OP_H

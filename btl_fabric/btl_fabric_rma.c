@@ -173,6 +173,17 @@ static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *regi
     return mca_btl_fabric_do_now(call, region) ? DONE_NOW : start(call, region);
 }
 
+/*
+ * An atomic operation on memory without handle is one on memory of this process: osc/rdma of Open
+ * MPI 4.1 asks for MPI_Compare_and_swap on a process's own window so.  If it is refused, osc/rdma
+ * reads, compares and writes, while devices and other processes change the same word.
+ */
+static void do_here(const mca_btl_fabric_call_t *call)
+{
+    mca_btl_fabric_give_old(call, mca_btl_fabric_apply(&call->atomic, call->remote));
+    mca_btl_fabric_call_back(call, OPAL_SUCCESS);
+}
+
 /* What btl_put, btl_get and btl_atomic_* have in common. */
 static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
@@ -180,7 +191,10 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     struct mca_btl_base_registration_handle_t remote;
     int rc;
 
-    /* osc/rdma of Open MPI 4.1 does this for MPI_Compare_and_swap on memory that it can access */
+    if (OPAL_UNLIKELY(NULL == remote_handle && BTL_FABRIC_AM_ATOMIC == call->am)) {
+        do_here(call);
+        return OPAL_SUCCESS;
+    }
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         /* as btl.h has it; but osc/rdma repeats atomic operations until they are not supported */
         return BTL_FABRIC_AM_ATOMIC == call->am ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_NOT_AVAILABLE;
