@@ -310,7 +310,8 @@ static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
         return false;
     }
     *fetch = (fab_shm_fetch_t){.op = op, .seq = seq, .part = ask.part, .end = op->len};
-    ep->given_at = fab_now_ns();
+    ep->given_at = ep->beaten_at = fab_now_ns();
+    ep->beat = atomic_load_explicit(&ep->seg->beat, memory_order_relaxed);
     fab_claim_open(claim_of(ep, fetch), seq);
     (void) fab_shm_tx_send_short(&ep->tx, fab_hdr(FAB_SHM_AM_ASK, 0, seq), &ask, sizeof(ask));
     fab_counters.shm_msgs_sent++;
