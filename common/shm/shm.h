@@ -79,8 +79,8 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
 /*
- * The list of connected endpoints, whose processes are checked: enter one that gets tx or in; take
- * it out again if it has neither.
+ * The list of endpoints whose processes are checked: enter one that gets seg, tx or in; take it out
+ * again if it has none of them.
  */
 int fab_shm_conn_add(fab_shm_ep_t *ep);
 void fab_shm_conn_remove(fab_shm_ep_t *ep);
@@ -274,7 +274,7 @@ void fab_shm_ep_free(fab_shm_ep_t *ep);
 int fab_shm_progress(fab_domain_t *dom);
 int fab_shm_poll(void *dom);
 
-/* Check a part of the peers, if it is time. Returns the number of events. */
-int fab_shm_tick(fab_shm_domain_t *dom);
+/* Check a part of the peers, if it is time. */
+void fab_shm_tick(fab_shm_domain_t *dom);
 
 #endif /* FAB_SHM_H */

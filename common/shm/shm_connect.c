@@ -207,27 +207,17 @@ static int connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
     return rc;
 }
 
-/* The peer's segment is mapped; fd is its file, or -1. */
-static int connect_mapped(fab_shm_ep_t *ep, int fd, const char **why)
-{
-    int rc;
-
-    if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
-        *why = fab_sentence(ep->dom->fab, "Process %u has left.", ep->addr.pid);
-        return OPAL_ERR_UNREACH;
-    }
-    rc = fab_shm_map_ahead(ep, why);
-    return OPAL_SUCCESS == rc ? connect_ring(ep, fd, why) : rc;
-}
-
 /*
  * Is the mapping that was found before (fab_shm_find()) enough, without the file?  Its process
- * lives, and the parts can get memory (from Linux 5.14 on).
+ * lives, and the parts can get memory (from Linux 5.14 on).  One that has left has no file: what is
+ * sent to it then goes where it would have gone had this process been connected before.
  */
 static bool is_enough(fab_shm_ep_t *ep)
 {
-    return NULL != ep->seg && !fab_proc_has_no_pid(ep->addr.pid) &&
-           0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE);
+    return NULL != ep->seg &&
+           (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed) ||
+            (!fab_proc_has_no_pid(ep->addr.pid) &&
+             0 == madvise(ep->seg, ep->addr.page, MADV_POPULATE_WRITE)));
 }
 
 int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
@@ -245,7 +235,10 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
         }
     }
     if (OPAL_SUCCESS == rc) {
-        rc = connect_mapped(ep, fd, why);
+        rc = fab_shm_map_ahead(ep, why);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = connect_ring(ep, fd, why);
     }
     if (fd >= 0) {
         close(fd);
@@ -257,6 +250,7 @@ void fab_shm_disconnect(fab_shm_ep_t *ep)
 {
     if (NULL == ep->entry) {
         fab_shm_unmap(ep);
+        fab_shm_conn_remove(ep);
         return;
     }
     /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */

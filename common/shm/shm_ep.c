@@ -72,7 +72,7 @@ static int try_to_connect(fab_shm_ep_t *ep)
     char text[512];
     int rc;
 
-    if (ep->is_left) {
+    if (ep->is_left && NULL == ep->seg) { /* its users know */
         fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It takes no more messages: it has left.");
         return OPAL_ERR_UNREACH;
     }
@@ -111,18 +111,18 @@ static int try_to_connect(fab_shm_ep_t *ep)
  */
 static __attribute__((noinline)) int make_room(fab_shm_ep_t *ep)
 {
-    if (0 == ep->tx.limit) {
+    const uint64_t limit = ep->tx.limit;
+
+    if (0 == limit) {
         return try_to_connect(ep);
     }
-    switch (fab_shm_tx_make_room(&ep->tx)) {
-    case FAB_SHM_ROOM:
-        return OPAL_SUCCESS;
-    case FAB_SHM_FULL:
-        break;
-    case FAB_SHM_BAD_TAIL:
+    if (!fab_shm_tx_refresh(&ep->tx)) {
         fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE,
                       "Its side of the shared memory has been overwritten.");
         return OPAL_ERR_UNREACH;
+    }
+    if (limit != ep->tx.limit) {
+        return OPAL_SUCCESS;
     }
     if (atomic_load_explicit(&ep->tx.ctl->is_refused, memory_order_relaxed)) {
         fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,

@@ -90,7 +90,7 @@ void fab_shm_conn_remove(fab_shm_ep_t *ep)
     fab_shm_domain_t *dom = ep->dom;
     fab_shm_ep_t *last;
 
-    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry) {
+    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry || NULL != ep->seg) {
         return;
     }
     last = dom->conns[--dom->num_conns];

@@ -111,6 +111,7 @@ int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why)
     (void) madvise(at, ep->addr.page, MADV_POPULATE_WRITE); /* for a fast first message */
     ep->seg = at;
     ep->seg_len = len;
+    (void) fab_shm_conn_add(ep); /* it is unmapped when its process has left */
     return OPAL_SUCCESS;
 }
 

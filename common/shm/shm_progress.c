@@ -20,7 +20,8 @@
  *
  * A peer that left normally (its segment says so, or it closed its ring here) has not failed,
  * unless a user still needs it.  A peer that died has failed.  Both are reported only when all that
- * the peer sent was delivered.
+ * the peer sent was delivered.  Of one that was never sent to, and never sent, nothing is reported
+ * if it died: its segment is unmapped.
  *
  * The same tick looks for entries that were claimed by processes that have died since.
  */
@@ -69,10 +70,22 @@ static void look_after_left(fab_shm_ep_t *ep)
     ep->is_left = true;
 }
 
+/* It never sent to this process, nor this process to it: its segment is mapped, no more. */
+static bool is_stranger(const fab_shm_ep_t *ep)
+{
+    return NULL == ep->in && NULL == ep->entry;
+}
+
 static void look_after(fab_shm_ep_t *ep, bool is_close)
 {
     const fab_shm_addr_t *addr = &ep->addr;
 
+    if (is_stranger(ep) && !is_finalized(ep)) {
+        if (fab_proc_has_no_pid(addr->pid)) {
+            fab_shm_disconnect(ep);
+        }
+        return;
+    }
     if (NULL != ep->in) {
         fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
     }
@@ -90,16 +103,22 @@ static fab_shm_ep_t *next_conn(const fab_shm_domain_t *dom, uint32_t *at)
     return dom->conns[*at];
 }
 
-/* Check some of the connected peers, in turn.  One that has left may be the last one in conns. */
+/* Check some of the peers, in turn.  One that has left may be the last one in conns. */
 static void look_after_some(fab_shm_domain_t *dom)
 {
-    uint32_t n = (dom->num_conns + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
+    const uint32_t all = dom->num_conns;
+    const uint32_t n = (all + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
+    uint32_t looks = n < FAB_SHM_LOOKS_PER_TICK ? n : FAB_SHM_LOOKS_PER_TICK;
 
     for (uint32_t i = 0; i < n && 0 != dom->num_conns; i++) {
         look_after(next_conn(dom, &dom->alive_at), false);
     }
-    for (uint32_t i = 0; i < n && i < FAB_SHM_LOOKS_PER_TICK && 0 != dom->num_conns; i++) {
-        look_after(next_conn(dom, &dom->looked_at), true);
+    for (uint32_t i = 0; i < all && looks > 0 && 0 != dom->num_conns; i++) {
+        fab_shm_ep_t *ep = next_conn(dom, &dom->looked_at);
+        if (!is_stranger(ep)) {
+            look_after(ep, true);
+            looks--;
+        }
     }
 }
 
@@ -122,7 +141,7 @@ static void look_after_entries(fab_shm_domain_t *dom)
     }
 }
 
-int fab_shm_tick(fab_shm_domain_t *dom)
+void fab_shm_tick(fab_shm_domain_t *dom)
 {
     uint64_t now = fab_now_us();
 
@@ -135,7 +154,6 @@ int fab_shm_tick(fab_shm_domain_t *dom)
         look_after_some(dom);
         look_after_entries(dom);
     }
-    return 0;
 }
 
 /* ---- polling ------------------------------------------------------------ */
@@ -267,7 +285,7 @@ static inline bool is_rung(const fab_shm_domain_t *dom)
     return 0 != atomic_load_explicit(&dom->seg->doorbell, memory_order_relaxed);
 }
 
-static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
+static __attribute__((noinline)) void do_periodic(fab_shm_domain_t *dom)
 {
     if (is_rung(dom)) { /* also if the hot rings are never empty */
         answer_doorbell(dom);
@@ -276,7 +294,9 @@ static __attribute__((noinline)) int do_periodic(fab_shm_domain_t *dom)
     if (0 == dom->pass % FAB_SHM_AGE_PASSES) {
         cool_idle_rings(dom);
     }
-    return 0 == dom->pass % FAB_SHM_CLOCK_PASSES ? fab_shm_tick(dom) : 0;
+    if (0 == dom->pass % FAB_SHM_CLOCK_PASSES) {
+        fab_shm_tick(dom);
+    }
 }
 
 /* The end of a poll: what else there is to do. Not inline, as it is seldom. */
@@ -293,7 +313,7 @@ static __attribute__((noinline)) int poll_rest(fab_shm_domain_t *dom)
     }
     fab_shm_beat(dom);
     if (0 == dom->pass % FAB_SHM_SWEEP_PASSES) {
-        events += do_periodic(dom);
+        do_periodic(dom);
     }
     return events;
 }
@@ -361,12 +381,11 @@ int fab_shm_poll(void *domain)
 int fab_shm_progress(fab_domain_t *domain)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    int events = 0;
 
     if (dom->fab->is_yielding || dom->fab->may_sleep) {
         /* polls may be far apart: what waits for many of them would wait long */
-        events = fab_shm_tick(dom);
+        fab_shm_tick(dom);
         sweep(dom, FAB_SHM_SWEEP_PASSES);
     }
-    return events + fab_shm_poll(dom);
+    return fab_shm_poll(dom);
 }

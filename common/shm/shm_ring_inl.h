@@ -119,7 +119,7 @@ static inline uint16_t fab_shm_next_lap(uint16_t lap)
 typedef struct fab_shm_tx {
     fab_shm_slot_t *slots;
     uint64_t head; /* slots used since the ring was claimed */
-    /* head may grow up to this: fab_shm_tx_set_limit(). 0: no ring yet. */
+    /* head may grow up to this: fab_shm_tx_refresh(). 0: no ring yet. */
     uint64_t limit;
     uint32_t mask; /* slots - 1 */
     uint32_t rung; /* value of idle for which the doorbell was rung */
@@ -174,12 +174,6 @@ static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
     return tx->head - tx->tail;
 }
 
-/* The receiver must have given back the slots. */
-static inline void fab_shm_tx_set_limit(fab_shm_tx_t *tx)
-{
-    tx->limit = tx->tail + tx->mask + 1;
-}
-
 /* Read the receiver's tail. False: it is invalid. */
 static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
 {
@@ -194,7 +188,7 @@ static inline bool fab_shm_tx_refresh(fab_shm_tx_t *tx)
         return false;
     }
     tx->tail = tail;
-    fab_shm_tx_set_limit(tx);
+    tx->limit = tail + tx->mask + 1;
     return true;
 }
 
@@ -260,7 +254,6 @@ static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
     fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap),
                        tx->mask + 1 - at);
     tx->end = at + 1;
-    fab_shm_tx_set_limit(tx);
 }
 
 /* Ring the doorbell if the receiver does not poll the ring. */
@@ -687,23 +680,6 @@ static inline void fab_shm_tx_fetch_ahead(fab_shm_tx_t *tx, const fab_shm_rx_t *
             fab_shm_fetch_to_write(&tx->slots[(at + i) & tx->mask]);
         }
     }
-}
-
-typedef enum fab_shm_room {
-    FAB_SHM_ROOM,     /* there is more than before */
-    FAB_SHM_FULL,     /* there is none now */
-    FAB_SHM_BAD_TAIL, /* the receiver's tail is invalid */
-} fab_shm_room_t;
-
-/* There is no room, as far as the sender knows: look for some. */
-static inline fab_shm_room_t fab_shm_tx_make_room(fab_shm_tx_t *tx)
-{
-    const uint64_t limit = tx->limit;
-
-    if (!fab_shm_tx_refresh(tx)) {
-        return FAB_SHM_BAD_TAIL;
-    }
-    return limit != tx->limit ? FAB_SHM_ROOM : FAB_SHM_FULL;
 }
 
 /* A message of n slots was sent that crossed a place of early wraps: see "Early wrap" above. */

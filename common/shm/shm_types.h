@@ -41,7 +41,7 @@ enum {
     FAB_SHM_AGE_MANY = 2,        /* the same if many rings are hot */
     FAB_SHM_TICK_US = 250000,    /* time between checks of peers */
     FAB_SHM_PASS_US = 1000,      /* time between looks at the socket */
-    FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every connected peer is checked once: 2 s */
+    FAB_SHM_TICKS_PER_ROUND = 8, /* ticks in which every peer is checked once: 2 s */
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
@@ -62,7 +62,7 @@ typedef struct fab_shm_window fab_shm_window_t; /* of shm_xpmem.c */
 
 /*
  * A descriptor of this provider's.  A program may have closed it, and opened another file that has
- * its number: look before each use (fab_shm_is_open()).
+ * its number: look before each use (fab_shm_file_is_open()).
  */
 typedef struct fab_shm_file {
     int fd;       /* -1: none */
@@ -129,7 +129,7 @@ struct fab_shm_ep {
     fab_shm_domain_t *dom;
     fab_shm_in_t *in;       /* the peer's ring here; NULL: it has claimed none yet */
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
-    uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: it has neither tx nor in */
+    uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: no seg, tx, in */
     fab_shm_access_t access;
     uint64_t proven_at;        /* ns; when prove() last began to read the nonce; 0: never */
     int64_t xpmem_apid;        /* libxpmem's name for the right to map the peer's memory */
@@ -194,7 +194,7 @@ struct fab_shm_domain {
     /* endpoints */
     const fab_provider_t *provider; /* of those that are found by their rings: this one */
     LIST_HEAD(, fab_shm_ep) eps;    /* all */
-    fab_shm_ep_t **conns;           /* those with tx or in: their processes are checked */
+    fab_shm_ep_t **conns;           /* those with seg, tx or in: their processes are checked */
     uint32_t max_conns;
     uint32_t alive_at;  /* index in conns: checked last by kill() */
     uint32_t looked_at; /* index in conns: checked last in /proc */

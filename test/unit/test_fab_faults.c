@@ -344,6 +344,61 @@ static void test_orderly_leave(void **state)
     assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
+/*
+ * Rank 0 never sent to rank 1, which has left, and may have sent: what rank 0 sends to it then harms
+ * nothing, and nothing of it stays mapped.
+ */
+static bool has_sent;
+
+static void left_early_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    const fab_shm_ep_t *ep = peer->ep;
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (1 == world->rank) {
+        CHECK(!has_sent || OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        return;
+    }
+    while (0 == atomic_load(&ep->seg->is_finalized)) {
+    }
+    WORLD_UNTIL(got == has_sent);
+    WORLD_UNTIL(0 == has_sent || NULL == ep->in);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(NULL == ep->seg);
+    CHECK(0 == world->failures && 1 == world->left && 0 == shm_domain(world)->num_conns);
+}
+
+/* The same, but rank 0 sends nothing to it; or it is killed. */
+static void unmapped_body(world_t *world)
+{
+    const fab_shm_ep_t *ep = world_peer(world, 1 - world->rank)->ep;
+
+    world_barrier(world);
+    if (1 == world->rank) {
+        if (has_sent) {
+            raise(SIGKILL);
+        }
+        return;
+    }
+    WORLD_UNTIL(NULL == ep->seg);
+    CHECK(0 == world->failures && 0 == shm_domain(world)->num_conns);
+}
+
+static void test_left_early(void **state)
+{
+    (void) state;
+    for (int i = 0; i < 2; i++) {
+        has_sent = 1 == i;
+        assert_int_equal(world_run(2, false, left_early_body), 0);
+        assert_int_equal(has_sent ? world_run_some_die(2, false, unmapped_body, 1 << 1)
+                                  : world_run(2, false, unmapped_body),
+                         0);
+    }
+}
+
 static void test_needed_leave(void **state)
 {
     (void) state;
@@ -479,7 +534,7 @@ static void exhausted_body(world_t *world)
         fab_queue(zero, &item);
         WORLD_UNTIL(fab_counters.shm_connect_retries > 5);
         CHECK(1 == fab_counters.shm_rings_exhausted);
-        CHECK(NULL != zero->pending && 0 == shm_domain(world)->num_conns);
+        CHECK(NULL != zero->pending && NULL == ((fab_shm_ep_t *) zero->ep)->entry);
     }
     world_barrier(world);
     if (1 == world->rank) {
@@ -911,17 +966,29 @@ static void test_nothing_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_providers),          cmocka_unit_test(test_other_build),
-        cmocka_unit_test(test_nothing_left),       cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),         cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),         cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted),    cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_no_memory_for_ring), cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_part_of_ring),       cmocka_unit_test(test_many_known),
-        cmocka_unit_test(test_killed_peer),        cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),       cmocka_unit_test(test_orderly_leave),
-        cmocka_unit_test(test_needed_leave),       cmocka_unit_test(test_item_unqueue),
-        cmocka_unit_test(test_item_again),         cmocka_unit_test(test_no_memory_for_failures),
+        cmocka_unit_test(test_providers),
+        cmocka_unit_test(test_other_build),
+        cmocka_unit_test(test_nothing_left),
+        cmocka_unit_test(test_cma_refused),
+        cmocka_unit_test(test_rma_errors),
+        cmocka_unit_test(test_single_copy_none),
+        cmocka_unit_test(test_cold_rings),
+        cmocka_unit_test(test_nonsense_in_ring),
+        cmocka_unit_test(test_rings_exhausted),
+        cmocka_unit_test(test_damaged_address),
+        cmocka_unit_test(test_no_memory_for_ring),
+        cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_part_of_ring),
+        cmocka_unit_test(test_many_known),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_killed_during_rma),
+        cmocka_unit_test(test_killed_early),
+        cmocka_unit_test(test_orderly_leave),
+        cmocka_unit_test(test_needed_leave),
+        cmocka_unit_test(test_item_unqueue),
+        cmocka_unit_test(test_left_early),
+        cmocka_unit_test(test_item_again),
+        cmocka_unit_test(test_no_memory_for_failures),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

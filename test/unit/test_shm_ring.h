@@ -73,13 +73,12 @@ static fab_shm_slot_t *ring_reserve(ring_t *ring, uint32_t n)
     fab_shm_slot_t *slot;
 
     while (NULL == (slot = fab_shm_tx_reserve(&ring->tx, n))) {
-        switch (fab_shm_tx_make_room(&ring->tx)) {
-        case FAB_SHM_ROOM:
-            break;
-        case FAB_SHM_FULL:
-            return NULL;
-        case FAB_SHM_BAD_TAIL:
+        const uint64_t limit = ring->tx.limit;
+        if (!fab_shm_tx_refresh(&ring->tx)) {
             abort();
+        }
+        if (limit == ring->tx.limit) {
+            return NULL;
         }
     }
     return slot;
