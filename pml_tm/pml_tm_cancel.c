@@ -65,6 +65,9 @@ static void cancel_active(mca_pml_tm_send_request_t *req)
 {
     bool is_sent = PML_TM_WAIT_ACK == req->core.phase || PML_TM_WAIT_FIN == req->core.phase;
 
+    if (0 != req->offset) {
+        return; /* a stream that has begun ends: else the next one would begin inside it */
+    }
     if (PML_TM_WAIT_ROOM == req->core.phase &&
         NULL != fab_unqueue(req->core.peer, fab_item_is, &req->item)) {
         finish_cancelled(req);
@@ -150,7 +153,10 @@ static mca_pml_tm_comm_t *find_comm(uint64_t *tag, const void *data, size_t len,
         tmc = *is_valid ? mca_pml_tm_excid_comm(prefix.excid) : NULL;
     }
     if (NULL != tmc) {
-        *is_valid = source < tmc->num_sources && OMPI_ANY_TAG != mca_pml_tm_tag_tag(*tag);
+        if (source >= tmc->num_sources) {
+            return NULL; /* it was for a communicator that had this context before */
+        }
+        *is_valid = OMPI_ANY_TAG != mca_pml_tm_tag_tag(*tag);
         *tag = mca_pml_tm_tag(tmc->context, (uint32_t) source, mca_pml_tm_tag_tag(*tag),
                               mca_pml_tm.source_bits);
     }

@@ -223,11 +223,14 @@ static int held_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_peer_t *record = peer->user[FAB_USER_PML];
     fab_item_t **link = &record->held, *first;
+    mca_pml_tm_send_request_t *req;
 
     (void) item;
     for (int count = 0; NULL != *link;) {
         first = *link;
-        if (must_hold(record, mca_pml_tm_send_of_item(first)->tag)) {
+        req = mca_pml_tm_send_of_item(first);
+        /* a message that has begun goes on: its receive may be matched, and releases nothing */
+        if (0 == req->offset && must_hold(record, req->tag)) {
             link = &first->next;
             continue;
         }
@@ -236,7 +239,7 @@ static int held_item(fab_item_t *item, fab_peer_t *peer)
         }
         unlink_held(record, link);
         if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm.send_item(first, peer)) {
-            mca_pml_tm_send_of_item(first)->core.phase = PML_TM_HELD;
+            req->core.phase = PML_TM_HELD;
             link_held(record, link, first);
             return OPAL_ERR_RESOURCE_BUSY;
         }

@@ -150,5 +150,3 @@ fab_peer_t *mca_pml_tm_offload_sender(const mca_pml_tm_recv_request_t *req,
         req, match->is_first ? mca_pml_tm_tag_source(match->hdr.tag, mca_pml_tm.source_bits)
                              : req->req_recv.req_base.req_peer);
 }
-
-/* ---- open and close ----------------------------------------------------- */

@@ -24,7 +24,7 @@ struct mca_pml_tm_peer {
     bool is_throttled;            /* it was told to hold its messages back ... */
     mca_pml_tm_contexts_t wanted; /* ... except in these communicators */
     /* as the sender */
-    bool must_hold;             /* the peer told this process to hold messages ... ... */
+    bool must_hold;             /* the peer told this process to hold messages ... */
     mca_pml_tm_contexts_t open; /* ... except in these communicators, by its context ids */
     bool is_queued;             /* item item is queued: some held messages may go */
     fab_item_t item;

@@ -261,10 +261,10 @@ void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
         fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;
     }
-    if (req->is_exposed) {
+    if (mca_pml_tm_is_exposed(req)) {
         fab_unexpose(req->core.peer, &req->rkey);
-        req->is_exposed = false;
     }
+    req->is_exposed = false;
     req->core.error = error;
     mca_pml_tm_done(&req->core);
 }

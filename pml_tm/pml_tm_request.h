@@ -93,13 +93,14 @@ typedef struct mca_pml_tm_send_request {
     uint32_t fragment; /* longest such, bytes; 0: data is copied */
     fab_rkey_t rkey;   /* while is_exposed */
     bool is_exposed;
-    bool is_rndv;     /* announced, not sent with its data */
-    bool is_streamed; /* sent with its data, in fragments, as there is room */
-    bool is_untagged; /* the receiver's context id is not known */
-    bool is_waiting;  /* for room, or held back */
-    bool is_out;      /* out is under way: the request stays until it is not */
-    bool is_over;     /* it has ended otherwise */
-    uint8_t cancel;   /* mca_pml_tm_cancel_t */
+    uint8_t exposed_by; /* the peer's provider then: the key is for that one */
+    bool is_rndv;       /* announced, not sent with its data */
+    bool is_streamed;   /* sent with its data, in fragments, as there is room */
+    bool is_untagged;   /* the receiver's context id is not known */
+    bool is_waiting;    /* for room, or held back */
+    bool is_out;        /* out is under way: the request stays until it is not */
+    bool is_over;       /* it has ended otherwise */
+    uint8_t cancel;     /* mca_pml_tm_cancel_t */
     /* where offset is, in data of blocks */
     mca_pml_tm_place_t place;
 } mca_pml_tm_send_request_t;
@@ -138,7 +139,7 @@ static inline void mca_pml_tm_request_set_error(mca_pml_tm_core_t *core)
     }
 }
 
-/* As mca_pml_tm_done() (pml_tm.h), through the list. */
+/* As mca_pml_tm_done(), through the list. */
 void mca_pml_tm_done_listed(mca_pml_tm_core_t *core);
 
 /* Complete finished requests; returns their number. Lock not held; runs callbacks. */
@@ -244,6 +245,12 @@ static inline __attribute__((always_inline)) void mca_pml_tm_done_as(mca_pml_tm_
 static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
 {
     mca_pml_tm_done_as(core, false);
+}
+
+/* Is there a key for its data?  A provider that the peer has moved away from has dropped its key. */
+static inline bool mca_pml_tm_is_exposed(const mca_pml_tm_send_request_t *req)
+{
+    return req->is_exposed && req->exposed_by == req->core.peer->provider;
 }
 
 static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)

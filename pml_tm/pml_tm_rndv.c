@@ -161,7 +161,9 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     int rc;
 
     /* the receiver finds out whether it can be read */
+    req->is_exposed = mca_pml_tm_is_exposed(req);
     if (NULL != req->data && !req->is_exposed) {
+        req->exposed_by = peer->provider;
         req->is_exposed = OMPI_SUCCESS == fab_expose(peer, req->data,
                                                      req->req_send.req_bytes_packed,
                                                      FAB_ACCESS_READ, &req->rkey);

@@ -189,7 +189,8 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
     is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
-    req->is_streamed = is_long && goes_streamed(req, len);
+    /* not one that has an id, since it was to be announced before it was held back */
+    req->is_streamed = is_long && 0 == req->core.id && goes_streamed(req, len);
     req->is_rndv = (is_long && !req->is_streamed && !goes_whole(req->core.peer, len)) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
@@ -256,7 +257,7 @@ static int send_first(mca_pml_tm_send_request_t *req)
  */
 static int send_again(mca_pml_tm_send_request_t *req)
 {
-    if (!req->is_exposed && 0 == req->offset && !send_choose(req)) {
+    if (!mca_pml_tm_is_exposed(req) && 0 == req->offset && !send_choose(req)) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return OMPI_SUCCESS;
     }
