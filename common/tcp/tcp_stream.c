@@ -150,8 +150,8 @@ void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
 
 /*
  * TCP_USER_TIMEOUT (tcp(7)) does not do: it also ends the connection to a process that computes for
- * so long while its receive buffer is full, whose kernel answers.  A time without checks, as this
- * process computes, does not count: the kernel may try again only after it.
+ * so long while its receive buffer is full, whose kernel answers.  What was sent just now cannot be
+ * acknowledged yet, however long nothing came before it; so only what was sent again counts.
  */
 void fab_tcp_stream_check(fab_tcp_ep_t *ep)
 {
@@ -162,7 +162,7 @@ void fab_tcp_stream_check(fab_tcp_ep_t *ep)
     if (0 != getsockopt(ep->fd, IPPROTO_TCP, TCP_INFO, &info, &len)) {
         return;
     }
-    is_silent = (info.tcpi_unacked > 0 || info.tcpi_probes > 0) &&
+    is_silent = ((info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 0) &&
                 info.tcpi_last_ack_recv >= fab_params.tcp_timeout * 1000 / FAB_TCP_CHECKS;
     ep->silences = is_silent ? (uint8_t) (ep->silences + 1) : 0;
     /* what a link carries can go by another way */
