@@ -177,7 +177,7 @@ void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len);
 /* WELCOME or REFUSE came. */
 void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len);
 /* Give up those who did not answer in time. */
-void fab_ofi_connect_late(fab_ofi_domain_t *dom, uint64_t now);
+void fab_ofi_connect_late(fab_ofi_domain_t *dom);
 
 /* Whose session this is. NULL: nobody's. */
 static inline fab_ofi_ep_t *fab_ofi_session(const fab_ofi_domain_t *dom, uint32_t index,

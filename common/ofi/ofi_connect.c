@@ -101,11 +101,12 @@ static void stop_waiting(fab_ofi_ep_t *ep)
     }
 }
 
-static void wait_for_answer(fab_ofi_ep_t *ep, fab_ofi_state_t state)
+/* HELLO goes out, again maybe: its answer has ofi_timeout from now on. */
+static void wait_for_answer(fab_ofi_ep_t *ep)
 {
     stop_waiting(ep);
-    ep->state = state;
-    ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
+    ep->state = FAB_OFI_ASKING;
+    ep->asked_at = ep->dom->ticks;
     ep->is_asked = true;
     TAILQ_INSERT_TAIL(&ep->dom->asked, ep, asked_link);
 }
@@ -184,11 +185,13 @@ void fab_ofi_connect_done(fab_ofi_ep_t *ep)
     }
 }
 
-void fab_ofi_connect_late(fab_ofi_domain_t *dom, uint64_t now)
+/* Time passes while this process polls: it may have computed, or been stopped. */
+void fab_ofi_connect_late(fab_ofi_domain_t *dom)
 {
+    const uint64_t ticks = (uint64_t) fab_params.ofi_timeout * 1000000 / FAB_OFI_TICK_US;
     fab_ofi_ep_t *ep = TAILQ_FIRST(&dom->asked);
 
-    while (NULL != ep && now > ep->deadline) {
+    while (NULL != ep && dom->ticks - ep->asked_at > ticks) {
         fab_ofi_session_end(ep);
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
                                  "It did not answer over %s within %u s (%sofi_timeout).",
@@ -235,7 +238,7 @@ void fab_ofi_connect(fab_ofi_ep_t *ep)
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
         return;
     }
-    wait_for_answer(ep, FAB_OFI_ASKING);
+    wait_for_answer(ep);
     send_hello(ep, 0);
 }
 
@@ -282,7 +285,9 @@ static void answer(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
     welcome.cookie = ep->cookie;
     welcome.window = ep->granted;
     prove(&ep->addr, &welcome, sizeof(welcome), welcome.proof);
-    wait_for_answer(ep, FAB_OFI_ANSWERED);
+    /* without limit: the peer may have taken the session, and sent what it takes for delivered */
+    stop_waiting(ep);
+    ep->state = FAB_OFI_ANSWERED;
     (void) fab_ofi_send_own(ep, FAB_OFI_ID_WELCOME, 0, &welcome, sizeof(welcome));
 }
 
@@ -290,7 +295,7 @@ static void answer(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
  * Say that the sender of this HELLO is not accepted: by an endpoint that is nobody's, and goes when
  * that is sent.
  */
-static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello, fab_ofi_refusal_t reason)
+static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
 {
     fab_ofi_ep_t *ep = calloc(1, sizeof(*ep));
 
@@ -309,7 +314,7 @@ static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello, fab_ofi_
     if (1 == fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL)) {
         ep->peer_index = hello->index;
         ep->peer_cookie = hello->cookie;
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, reason, NULL, 0);
+        (void) fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, 0, NULL, 0);
     }
 }
 
@@ -375,7 +380,7 @@ static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
     }
     ep->nonce = 0;
     if (FAB_OFI_IDLE != ep->state && FAB_OFI_ASKING != ep->state) {
-        refuse(ep->dom, hello, FAB_OFI_REFUSED_PEER);
+        refuse(ep->dom, hello);
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                                  "It gave up the session and requested another one.");
         return;
@@ -399,7 +404,7 @@ void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len)
     }
     ep = asker(dom, &hello);
     if (NULL == ep) {
-        refuse(dom, &hello, FAB_OFI_REFUSED_PEER);
+        refuse(dom, &hello);
     } else {
         handle_hello(ep, &hello);
     }
@@ -431,6 +436,7 @@ void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len)
         fab_counters.ofi_strays++;
         return;
     }
+    wait_for_answer(ep);
     send_hello(ep, msg.nonce);
 }
 
@@ -447,14 +453,12 @@ static bool welcome_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_welcome_t *we
            welcome->window <= FAB_OFI_WINDOW_MAX;
 }
 
-static void refused(fab_ofi_ep_t *ep, uint32_t reason)
+static void refused(fab_ofi_ep_t *ep)
 {
     fab_ofi_session_end(ep);
-    fab_ofi_ep_defer_failure(
-        ep, OPAL_ERR_UNREACH, "It refused the session: %s.",
-        FAB_OFI_REFUSED_RESOURCES == reason
-            ? "it has no memory for it"
-            : "this process has failed for it, or it reaches this process in another way");
+    fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
+                             "It refused the session: this process has failed for it, or it "
+                             "reaches this process in another way.");
 }
 
 void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
@@ -462,7 +466,7 @@ void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
     fab_ofi_welcome_t welcome;
 
     if (FAB_OFI_ASKING == ep->state && FAB_OFI_ID_REFUSE == fab_ofi_hdr_id(hdr)) {
-        refused(ep, hdr->app_ctx);
+        refused(ep);
         return;
     }
     if (FAB_OFI_ASKING != ep->state || sizeof(welcome) != len) {

@@ -84,7 +84,7 @@ struct fab_ofi_domain {
     fab_ofi_rbufs_t recv;
 
     fab_ofi_ep_queue_t due;   /* credits are to be returned */
-    fab_ofi_ep_queue_t asked; /* ASKING or ANSWERED, the oldest first */
+    fab_ofi_ep_queue_t asked; /* ASKING, the oldest first */
     fab_ofi_failure_queue_t failing;
     fab_ofi_ep_queue_t rma; /* with operations to post */
 

@@ -71,7 +71,8 @@ struct fab_ofi_ep {
     fab_ofi_offers_t *offers; /* of it, those of the peer; NULL: none can be noted */
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_ofi_failure *failure;
-    uint64_t deadline; /* us: of the answer, or of what is left to send */
+    uint32_t asked_at; /* dom->ticks when HELLO was sent */
+    uint64_t deadline; /* us: of what is left to send */
 
     TAILQ_ENTRY(fab_ofi_ep) sending_link;
     TAILQ_ENTRY(fab_ofi_ep) due_link;

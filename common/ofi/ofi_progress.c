@@ -362,7 +362,7 @@ static __attribute__((noinline)) void housekeeping(fab_ofi_domain_t *dom)
         return;
     }
     dom->next_tick = now + FAB_OFI_TICK_US;
-    fab_ofi_connect_late(dom, now);
+    fab_ofi_connect_late(dom);
     fab_ofi_ep_end_lingering(dom, now);
     fab_ofi_alive_tick(dom);
 }

@@ -389,7 +389,7 @@ bool fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx, const void
 
 void fab_ofi_send_probe(fab_ofi_ep_t *ep)
 {
-    if (!ep->is_probing && FAB_OFI_UP == ep->state) {
+    if (!ep->is_probing && FAB_OFI_UP <= ep->state) {
         ep->is_probing = send_own(ep, fab_hdr(FAB_OFI_ID_CREDIT, 0, 0), NULL, 0, true);
     }
 }

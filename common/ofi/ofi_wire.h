@@ -86,7 +86,7 @@ enum {
     FAB_OFI_ID_CREDIT = 128, /* nothing but the credits in the header */
     FAB_OFI_ID_HELLO = 129,
     FAB_OFI_ID_WELCOME = 130,
-    FAB_OFI_ID_REFUSE = 131, /* app_ctx: fab_ofi_refusal_t */
+    FAB_OFI_ID_REFUSE = 131, /* it failed before, or is reached by another provider */
     FAB_OFI_ID_READY = 132,
     FAB_OFI_ID_CLOSE = 133,  /* the sender sends no more and asks for the session's end */
     FAB_OFI_ID_CLOSED = 134, /* agreed */
@@ -100,12 +100,6 @@ enum {
     FAB_OFI_ID_PLACED = 142,   /* app_ctx: the send whose data has come */
     FAB_OFI_ID_PACK = 143,
 };
-
-typedef enum fab_ofi_refusal {
-    /* it is not accepted: it failed before, or is reached by another provider */
-    FAB_OFI_REFUSED_PEER = 1,
-    FAB_OFI_REFUSED_RESOURCES = 2,
-} fab_ofi_refusal_t;
 
 typedef struct fab_ofi_hdr {
     uint32_t id_index; /* id | pad << 8 | index << 11 */

@@ -192,8 +192,11 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
                                           sizeof(hello->addr));
     fab_verbs_ep_t *ep;
 
-    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        dom->provider != fab_peer_provider(peer)) {
+    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep) {
+        return NULL;
+    }
+    if (dom->provider != fab_peer_provider(peer)) {
+        *is_later = fab_peer_is_moving(peer); /* maybe to verbs */
         return NULL;
     }
     ep = peer->ep;
