@@ -232,19 +232,6 @@ static bool is_default(const char *name)
 }
 
 /*
- * osc/rdma looks for GLOB among the wrong flags, btl_flags, where the bit has no other meaning.
- * Without it a process's own window, and those of its host, wait for the host's first process to
- * call MPI.
- */
-static void announce_glob(void)
-{
-    mca_btl_base_module_t *btl = &mca_btl_fabric.super;
-
-    btl->btl_flags &= ~(uint32_t) MCA_BTL_ATOMIC_SUPPORTS_GLOB;
-    btl->btl_flags |= btl->btl_atomic_flags & MCA_BTL_ATOMIC_SUPPORTS_GLOB;
-}
-
-/*
  * In a job on several hosts ob1 sends through this BTL over a network, unless the user chose it
  * inside the hosts, too; on one host only without shared memory.
  *
@@ -278,7 +265,6 @@ static int start(void)
         return rc;
     }
     adapt_sizes();
-    announce_glob();
     if (fab_has_device_memory()) { /* only then puts and gets look at the address */
         mca_btl_fabric.super.btl_put = mca_btl_fabric_staged_put;
         mca_btl_fabric.super.btl_get = mca_btl_fabric_staged_get;

@@ -20,7 +20,6 @@
     X(withdrawn, "of these, done without it, because it did not begin soon")                       \
     X(am_puts, "puts by messages that the target's CPU copied")                                    \
     X(am_gets, "gets by messages that the target's CPU answered")                                  \
-    X(device_atomics, "atomic operations that the target's device did")                            \
     X(atomics, "atomic operations started")                                                        \
     X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
     X(not_exposed, "puts and gets by messages because the target could not register the memory")   \

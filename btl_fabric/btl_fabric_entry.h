@@ -101,9 +101,6 @@ FAB_FUNCTION(fab_am_fn_t, mca_btl_fabric_on_put);
 FAB_FUNCTION(fab_am_fn_t, mca_btl_fabric_on_get);
 FAB_FUNCTION(fab_am_fn_t, mca_btl_fabric_on_atomic);
 
-/* Do an atomic operation on memory of this process. Returns the value that was there before. */
-uint64_t mca_btl_fabric_apply(const btl_fabric_atomic_t *atomic, uint64_t address);
-
 /* ---- btl_fabric_progress.c ---------------------------------------------- */
 
 /* Poll the fabric, and run upcalls. */

@@ -12,12 +12,11 @@
  */
 enum { WORD = 8 };
 
-/* For the fabric. */
+/* For the fabric. Atomic operations need no access: this process's own CPU does them. */
 static unsigned access_of(uint32_t flags)
 {
     return (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ) ? FAB_ACCESS_READ : 0) |
-           (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0) |
-           (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_ATOMIC) ? FAB_ACCESS_ATOMIC : 0);
+           (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0);
 }
 
 /* Handles are kept for reuse: ob1 registers memory for each long message, on both sides. */

@@ -175,18 +175,6 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
     }
 }
 
-void mca_btl_fabric_give_old(const mca_btl_fabric_call_t *call, uint64_t value)
-{
-    if (BTL_FABRIC_AM_ATOMIC != call->am || NULL == call->local) {
-        return;
-    }
-    if (8 == call->len) {
-        memcpy(call->local, &value, 8);
-    } else {
-        memcpy(call->local, &(uint32_t){(uint32_t) value}, 4);
-    }
-}
-
 /* ---- waiting for an answer ---------------------------------------------- */
 
 void mca_btl_fabric_op_wait(mca_btl_fabric_op_t *op)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations under way: what the files that start, offer and end them have in common.  The lock is
- * held, but for the last two of btl_fabric_op.c.
+ * held, but for mca_btl_fabric_call_back().
  */
 #ifndef BTL_FABRIC_OP_H
 #define BTL_FABRIC_OP_H
@@ -49,8 +49,7 @@ struct mca_btl_fabric_op {
     bool is_waiting; /* in ep->ops */
     fab_item_t item; /* while its message waits for room */
     mca_btl_fabric_offer_t offer;
-    fab_rma_t rma;      /* if the fabric does it, or may have to */
-    fab_atomic_t fetch; /* rma.local of an atomic operation */
+    fab_rma_t rma; /* if the fabric does it, or may have to */
 };
 
 /*
@@ -92,9 +91,6 @@ uint64_t mca_btl_fabric_last_turn(void);
 
 /* Does this thread run the callback of an operation? */
 bool mca_btl_fabric_in_callback(void);
-
-/* An atomic operation, if it is one, has found this value. */
-void mca_btl_fabric_give_old(const mca_btl_fabric_call_t *call, uint64_t value);
 
 /* The operation has ended: call the callback, if there is one. Lock not held. */
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status);

@@ -167,6 +167,9 @@ int mca_btl_fabric_flush(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     last = mca_btl_fabric_last_turn();
     is_yielding = mca_btl_fabric_is_yielding();
     fab_unlock(mca_btl_fabric.fab);
+    if (is_flushed(last)) {
+        (void) opal_progress(); /* osc/rdma calls it only where a BTL has no flush */
+    }
     flush_to(last, is_yielding);
     return OPAL_SUCCESS;
 }

@@ -10,10 +10,9 @@
  * The fabric does puts and gets where it can reach the peer's memory.  Where it copies the bytes
  * itself (shared memory), it does them at once, but for very long ones, and the callback runs
  * before the function returns; short ones may be offered to the target first.  Where the fabric
- * cannot reach the memory, or fails half-way, a put or get goes by messages.  Atomic operations do
- * so, too, but for those that the target's device can do so that they are atomic for its CPU.  A
- * put is complete when its data is in the target's memory.  What needs no answer but that it was
- * done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
+ * cannot reach the memory, or fails half-way, a put or get goes by messages, as atomic operations
+ * always do.  A put is complete when its data is in the target's memory.  What needs no answer but
+ * that it was done is counted (btl_fabric_wire.h), except in shared memory.  An operation that
  * finds no room is queued, not refused: the layer above may start it from a callback, where it
  * cannot wait.  Outside callbacks it is refused while too many are under way with the endpoint.  It
  * is refused if there is no memory for its record; it can be started once those under way have
@@ -81,6 +80,19 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     }
 }
 
+/* If it is an atomic operation with a result, this is the old value. */
+static void give_old(const mca_btl_fabric_call_t *call, uint64_t value)
+{
+    if (BTL_FABRIC_AM_ATOMIC != call->am || NULL == call->local) {
+        return;
+    }
+    if (8 == call->len) {
+        memcpy(call->local, &value, 8);
+    } else {
+        memcpy(call->local, &(uint32_t){(uint32_t) value}, 4);
+    }
+}
+
 void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
@@ -88,7 +100,7 @@ void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
 
     (void) ctx, (void) data, (void) len;
     if (NULL != op) {
-        mca_btl_fabric_give_old(&op->call, hdr.tag);
+        give_old(&op->call, hdr.tag);
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     }
 }
@@ -120,8 +132,7 @@ static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
 
     if (BTL_FABRIC_AM_ATOMIC == am) {
         counters->atomics++;
-        return mca_btl_fabric_op_start_atomic(op, region) ? OPAL_SUCCESS
-                                                          : mca_btl_fabric_op_by_messages(op);
+        return mca_btl_fabric_op_by_messages(op);
     }
     if (mca_btl_fabric_op_start_rma(op, region)) {
         counters->puts += BTL_FABRIC_AM_PUT == am;
@@ -173,17 +184,6 @@ static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *regi
     return mca_btl_fabric_do_now(call, region) ? DONE_NOW : start(call, region);
 }
 
-/*
- * An atomic operation on memory without handle is one on memory of this process: osc/rdma of Open
- * MPI 4.1 asks for MPI_Compare_and_swap on a process's own window so.  If it is refused, osc/rdma
- * reads, compares and writes, while devices and other processes change the same word.
- */
-static void do_here(const mca_btl_fabric_call_t *call)
-{
-    mca_btl_fabric_give_old(call, mca_btl_fabric_apply(&call->atomic, call->remote));
-    mca_btl_fabric_call_back(call, OPAL_SUCCESS);
-}
-
 /* What btl_put, btl_get and btl_atomic_* have in common. */
 static int start_or_do(mca_btl_fabric_call_t *call,
                        const struct mca_btl_base_registration_handle_t *remote_handle)
@@ -191,10 +191,7 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     struct mca_btl_base_registration_handle_t remote;
     int rc;
 
-    if (OPAL_UNLIKELY(NULL == remote_handle && BTL_FABRIC_AM_ATOMIC == call->am)) {
-        do_here(call);
-        return OPAL_SUCCESS;
-    }
+    /* osc/rdma up to Open MPI 4.1.4 does this for MPI_Compare_and_swap on memory that it can access */
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         /* as btl.h has it; but osc/rdma repeats atomic operations until they are not supported */
         return BTL_FABRIC_AM_ATOMIC == call->am ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_NOT_AVAILABLE;

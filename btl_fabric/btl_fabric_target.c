@@ -289,12 +289,6 @@ void mca_btl_fabric_on_get(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const voi
 APPLY(uint32_t)
 APPLY(uint64_t)
 
-uint64_t mca_btl_fabric_apply(const btl_fabric_atomic_t *atomic, uint64_t address)
-{
-    return 8 == atomic->len ? apply_uint64_t((uint64_t *) (uintptr_t) address, atomic)
-                            : apply_uint32_t((uint32_t *) (uintptr_t) address, atomic);
-}
-
 void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                               size_t len)
 {
@@ -317,7 +311,8 @@ void mca_btl_fabric_on_atomic(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
                                    "an atomic operation on memory that is not registered for it");
         return;
     }
-    old = mca_btl_fabric_apply(&atomic, hdr.tag);
+    old = 8 == atomic.len ? apply_uint64_t((uint64_t *) (uintptr_t) hdr.tag, &atomic)
+                          : apply_uint32_t((uint32_t *) (uintptr_t) hdr.tag, &atomic);
     if (0 != hdr.app_ctx) {
         answer(peer, old, hdr.app_ctx);
     } else {

@@ -130,20 +130,24 @@ int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op)
 
 /* ---- by the fabric ------------------------------------------------------ */
 
+/* It was begun, and cannot go on.  The layer above may not ask for its status: the peer fails. */
+static void fail_for_memory(mca_btl_fabric_op_t *op)
+{
+    mca_btl_fabric_no_memory(op->call.ep->peer);
+    mca_btl_fabric_op_done(op, OPAL_ERR_UNREACH);
+}
+
 static void rma_complete(fab_rma_t *rma, int status)
 {
     mca_btl_fabric_op_t *op = FAB_CONTAINER_OF(rma, mca_btl_fabric_op_t, rma);
 
     mca_btl_fabric.num_rma--;
-    if (OPAL_SUCCESS == status) {
-        mca_btl_fabric_give_old(&op->call, op->fetch.old);
-    }
     if (OPAL_SUCCESS != status && OPAL_ERR_UNREACH != status) {
         mca_btl_fabric.counters.rma_failed++;
-        status = mca_btl_fabric_op_by_messages(op);
-        if (OPAL_SUCCESS == status) {
-            return;
+        if (OPAL_SUCCESS != mca_btl_fabric_op_by_messages(op)) {
+            fail_for_memory(op);
         }
+        return;
     }
     mca_btl_fabric_op_done(op, status);
 }
@@ -187,33 +191,6 @@ bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *re
     }
     op->rma = rma_of(&op->call, region);
     return by_fabric(op);
-}
-
-/* Can a device do it?  The flags of the module say what is asked for. */
-static bool is_for_device(const btl_fabric_atomic_t *atomic)
-{
-    return 8 == atomic->len && (MCA_BTL_ATOMIC_ADD == atomic->op || BTL_FABRIC_CSWAP == atomic->op);
-}
-
-bool mca_btl_fabric_op_start_atomic(mca_btl_fabric_op_t *op, const fab_region_t *region)
-{
-    const btl_fabric_atomic_t *atomic = &op->call.atomic;
-    fab_peer_t *peer = op->call.ep->peer;
-
-    if (0 == (peer->caps & FAB_CAP_ATOMIC) || !is_for_device(atomic) ||
-        !fab_region_is_reachable(region, peer)) {
-        return false;
-    }
-    op->rma = rma_of(&op->call, region);
-    op->rma.local = &op->fetch;
-    op->fetch = (fab_atomic_t){.operand = atomic->operand, .compare = atomic->compare};
-    if (OPAL_SUCCESS !=
-        fab_atomic(&op->rma, MCA_BTL_ATOMIC_ADD == atomic->op ? FAB_FETCH_ADD : FAB_COMPARE_SWAP)) {
-        return false;
-    }
-    mca_btl_fabric.counters.device_atomics++;
-    mca_btl_fabric.num_rma++;
-    return true;
 }
 
 bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region)
@@ -348,7 +325,7 @@ static void do_here(mca_btl_fabric_op_t *op)
     if (is_put ? fab_put_now(&op->rma) : fab_get_now(&op->rma)) {
         mca_btl_fabric_op_done(op, OPAL_SUCCESS);
     } else if (!by_fabric(op) && OPAL_SUCCESS != mca_btl_fabric_op_by_messages(op)) {
-        mca_btl_fabric_op_done(op, OPAL_ERR_OUT_OF_RESOURCE);
+        fail_for_memory(op);
     }
 }
 

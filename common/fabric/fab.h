@@ -346,7 +346,6 @@ enum {
     FAB_CAP_TM = 1u << 2,
     FAB_CAP_RING = 1u << 3,   /* ep begins with a fab_shm_pair_t: for shm_inl.h */
     FAB_CAP_MAPPED = 1u << 4, /* gets and puts copy memory that is mapped here: no system call */
-    FAB_CAP_ATOMIC = 1u << 5, /* fab_atomic() works, on memory that the peer exposed for it */
 };
 
 enum {
@@ -648,9 +647,8 @@ FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t
  * each other's memory at all have full access.
  */
 enum {
-    FAB_ACCESS_READ = 1u << 0,   /* fab_get() */
-    FAB_ACCESS_WRITE = 1u << 1,  /* fab_put() */
-    FAB_ACCESS_ATOMIC = 1u << 2, /* fab_atomic(), where it works */
+    FAB_ACCESS_READ = 1u << 0,  /* fab_get() */
+    FAB_ACCESS_WRITE = 1u << 1, /* fab_put() */
 };
 
 /* What operations on a peer return that has no RMA. */
@@ -702,16 +700,7 @@ FAB_EXPORT bool fab_region_is_reachable(const fab_region_t *region, const fab_pe
 typedef enum fab_rma_kind {
     FAB_GET,
     FAB_PUT,
-    FAB_FETCH_ADD,
-    FAB_COMPARE_SWAP,
 } fab_rma_kind_t;
-
-/* What fab_atomic() works with: fab_rma_t.local. */
-typedef struct fab_atomic {
-    uint64_t operand; /* to be added, or stored */
-    uint64_t compare; /* COMPARE_SWAP: what must be there */
-    uint64_t old;     /* what was there; set when it is complete */
-} fab_atomic_t;
 
 /*
  * A get or put.  The caller provides the memory from the call until complete();
@@ -754,16 +743,6 @@ static inline int fab_get(fab_rma_t *op)
 static inline int fab_put(fab_rma_t *op)
 {
     return fab_rma(op, FAB_PUT);
-}
-
-/*
- * Start an atomic operation of a peer with FAB_CAP_ATOMIC on an aligned word of 8 bytes, which its
- * device does; it is atomic with respect to that process's CPU, too.  local is an fab_atomic_t, len
- * is 8.  Returns as fab_get(); complete() with OPAL_ERR_NOT_SUPPORTED: it was not done.
- */
-static inline int fab_atomic(fab_rma_t *op, fab_rma_kind_t kind)
-{
-    return fab_rma(op, kind);
 }
 
 /*

@@ -20,7 +20,6 @@
 enum {
     FAB_REG_LOCAL_WRITE = 1,
     FAB_REG_REMOTE_WRITE = 2, /* includes the former */
-    FAB_REG_REMOTE_ATOMIC = 4,
 };
 
 /* How a provider registers memory. */

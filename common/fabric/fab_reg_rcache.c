@@ -43,8 +43,7 @@ static int register_memory(void *data, void *base, size_t size,
     fab_reg_t *reg = &((fab_rcache_reg_t *) super)->reg;
     const int32_t flags = super->access_flags;
     unsigned access = (0 != (flags & MCA_RCACHE_ACCESS_LOCAL_WRITE) ? FAB_REG_LOCAL_WRITE : 0) |
-                      (0 != (flags & MCA_RCACHE_ACCESS_REMOTE_WRITE) ? FAB_REG_REMOTE_WRITE : 0) |
-                      (0 != (flags & MCA_RCACHE_ACCESS_REMOTE_ATOMIC) ? FAB_REG_REMOTE_ATOMIC : 0);
+                      (0 != (flags & MCA_RCACHE_ACCESS_REMOTE_WRITE) ? FAB_REG_REMOTE_WRITE : 0);
 
     reg->base = (uintptr_t) base;
     reg->handle = regs->how->add(regs->arg, base, size, &access);
@@ -104,8 +103,7 @@ static fab_reg_t *rcache_get(fab_regs_t *regs, void *buf, size_t len, unsigned a
     const bool is_remote = 0 != (access & FAB_REG_REMOTE_WRITE);
     const int flags = MCA_RCACHE_ACCESS_REMOTE_READ |
                       (0 != access ? MCA_RCACHE_ACCESS_LOCAL_WRITE : 0) |
-                      (is_remote ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0) |
-                      (0 != (access & FAB_REG_REMOTE_ATOMIC) ? MCA_RCACHE_ACCESS_REMOTE_ATOMIC : 0);
+                      (is_remote ? MCA_RCACHE_ACCESS_REMOTE_WRITE : 0);
     const int rc = regs->rcache->rcache_register(regs->rcache, buf, len, 0, flags, &super);
 
     if (OPAL_SUCCESS != rc) {

@@ -31,7 +31,6 @@ static bool has_other_ports(const fab_verbs_conn_t *conn)
     uint8_t own, remote;
 
     return NULL == conn->ep->main && !dom->cm_ops->is_iwarp && NULL == dom->tm && !conn->is_to_tm &&
-           !fab_verbs_has_atomics(dom) &&
            NULL == fab_verbs_pair_find(dom->first, conn->ep->peer->name, &conn->ep->addr, &pair,
                                        &own, &remote);
 }

@@ -278,8 +278,6 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     STAILQ_INIT(&ep->ops);
     LIST_INSERT_HEAD(&dom->eps, ep, link);
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0);
-    /* its device does them; this one must be able to ask for them, as all that do them are */
-    peer->caps |= 0 != (addr.flags & dom->addr.flags & FAB_VERBS_ADDR_ATOMIC) ? FAB_CAP_ATOMIC : 0;
     peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max
                                                                     : fab_params.verbs_eager_limit;
     peer->ep = ep;

@@ -64,13 +64,10 @@ static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, const void *buf, size_
                                  unsigned access)
 {
     const bool is_remote = 0 != (access & FAB_ACCESS_WRITE);
-    const bool is_atomic = 0 != (access & FAB_ACCESS_ATOMIC) && fab_verbs_has_atomics(dom);
-    const unsigned wanted = (is_remote ? FAB_REG_REMOTE_WRITE : 0) |
-                            (is_atomic ? FAB_REG_REMOTE_WRITE | FAB_REG_REMOTE_ATOMIC : 0);
+    const unsigned wanted = is_remote ? FAB_REG_REMOTE_WRITE : 0;
     fab_verbs_exposed_t *exposed;
 
-    if ((is_remote && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_WRITE)) ||
-        (is_atomic && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_ATOMIC))) {
+    if (is_remote && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_WRITE)) {
         return NULL;
     }
     exposed = malloc(sizeof(*exposed));

@@ -37,7 +37,6 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
         peer->caps &= (uint8_t) ~FAB_CAP_TM;
         dom->fab->num_moved++; /* its messages do not come by the matching device any more */
     }
-    peer->caps &= (uint8_t) ~FAB_CAP_ATOMIC; /* keys are for the first port */
     fab_counters.verbs_other_ports++;
     fab_log(dom->fab, 10, "process 0x%llx: %s here and its port %u are tried",
             (unsigned long long) peer->name, dom->name, remote);

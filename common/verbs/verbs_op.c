@@ -3,7 +3,6 @@
 #include "verbs/verbs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- those with more to post -------------------------------------------- */
 
@@ -67,10 +66,6 @@ void fab_verbs_op_end(fab_verbs_op_t *op)
     }
     if (NULL != op->reg) {
         fab_reg_ops->put(dom->regs, op->reg);
-    }
-    if (NULL != op->buf) {
-        memcpy(&((fab_atomic_t *) rma->local)->old, op->buf->data, sizeof(uint64_t));
-        fab_verbs_pool_put(&dom->send_pool, op->buf);
     }
     free(op);
     if (NULL != ended.whole) {

@@ -44,7 +44,6 @@ static const char *fill_address(fab_verbs_domain_t *dom)
 
     addr->version = FAB_VERBS_VERSION;
     addr->eager_max = fab_params.verbs_eager_limit;
-    addr->flags |= fab_verbs_has_atomics(dom) ? FAB_VERBS_ADDR_ATOMIC : 0;
     addr->pid = (uint32_t) getpid();
     addr->host = fab_host_identity();
     addr->start_time = fab_proc_start_time(addr->pid);

@@ -90,10 +90,7 @@ static struct ibv_qp *qp_create_for(fab_verbs_domain_t *dom, uint32_t depth, uin
         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
         .pd = dom->queue_pd,
         .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE |
-                          (fab_verbs_has_atomics(dom) ? IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                                            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-                                                      : 0),
+                          IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE,
     };
     struct ibv_qp *qp = ibv_create_qp_ex(dom->ctx, &init);
 
@@ -121,9 +118,7 @@ uint32_t fab_verbs_sq_depth(const fab_verbs_domain_t *dom)
 /* A QP with as much room for inline data as the device gives. */
 static struct ibv_qp *qp_create(fab_verbs_domain_t *dom, uint32_t depth, uint32_t *max_inline)
 {
-    /* with atomics an entry of mlx5 has room for less, if it is not to be twice as long */
-    const uint32_t sizes[] = {
-        FAB_VERBS_INLINE - (fab_verbs_has_atomics(dom) ? FAB_VERBS_ATOMIC_ROOM : 0), 128, 64, 0};
+    static const uint32_t sizes[] = {FAB_VERBS_INLINE, 128, 64, 0};
     struct ibv_qp *qp = NULL;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && NULL == qp; i++) {
@@ -266,7 +261,7 @@ bool fab_verbs_conns_allow(fab_verbs_domain_t *dom, int access)
     }
     if (0 != error) {
         dom->access &= ~access;
-        fab_log(dom->fab, 1, "%s: remote access cannot be enabled: %s", dom->name, strerror(error));
+        fab_log(dom->fab, 1, "%s: remote writes cannot be enabled: %s", dom->name, strerror(error));
     }
     return 0 == error;
 }

@@ -10,8 +10,7 @@
  */
 static void *verbs_add(void *pd, void *buf, size_t len, unsigned *access)
 {
-    const int remote = (0 != (*access & FAB_REG_REMOTE_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0) |
-                       (0 != (*access & FAB_REG_REMOTE_ATOMIC) ? IBV_ACCESS_REMOTE_ATOMIC : 0);
+    const int remote = 0 != (*access & FAB_REG_REMOTE_WRITE) ? IBV_ACCESS_REMOTE_WRITE : 0;
     const int order = 0 == remote ? IBV_ACCESS_RELAXED_ORDERING : 0;
     struct ibv_mr *mr = ibv_reg_mr(
         pd, buf, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | remote | order);

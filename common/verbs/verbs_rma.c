@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Get and put: RDMA READ and WRITE, in steps, a few of them under way on each connection;
- * operations of one peer take turns.  Atomic operations, whose result comes to a send buffer.
+ * operations of one peer take turns.
  *
  * What cannot be registered is refused (OPAL_ERR_NOT_SUPPORTED): the caller sends messages instead.
  */
@@ -16,51 +16,22 @@
 static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
     [FAB_GET] = IBV_WR_RDMA_READ,
     [FAB_PUT] = IBV_WR_RDMA_WRITE,
-    [FAB_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
-    [FAB_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 };
-
-static inline bool is_atomic(const fab_rma_t *rma)
-{
-    return rma->kind >= FAB_FETCH_ADD;
-}
-
-/* Post an atomic operation, which has one step. As op_step(). */
-static int op_post_atomic(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
-{
-    const fab_rma_t *rma = op->rma;
-    const fab_atomic_t *atomic = rma->local;
-    const bool is_add = FAB_FETCH_ADD == rma->kind;
-    struct ibv_sge sge = {(uintptr_t) op->buf->data, (uint32_t) rma->len, op->buf->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
-
-    wr.wr.atomic.remote_addr = rma->remote;
-    wr.wr.atomic.rkey = op->rkey;
-    wr.wr.atomic.compare_add = is_add ? atomic->operand : atomic->compare;
-    wr.wr.atomic.swap = is_add ? 0 : atomic->operand;
-    return fab_verbs_conn_post(conn, &wr, NULL, op);
-}
-
-/* Post a part of a get or put. */
-static int op_post_part(fab_verbs_conn_t *conn, fab_verbs_op_t *op, uint32_t len)
-{
-    const fab_rma_t *rma = op->rma;
-    const fab_reg_t *reg = NULL != op->reg ? op->reg : op->whole->reg;
-    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_mr(reg)->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
-
-    wr.wr.rdma.remote_addr = rma->remote + op->posted;
-    wr.wr.rdma.rkey = op->rkey;
-    return fab_verbs_conn_post(conn, &wr, NULL, op);
-}
 
 /* Post the next step. OPAL_ERR_RESOURCE_BUSY, OPAL_ERR_UNREACH: as fab_verbs_conn_post(). */
 static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
 {
+    const fab_rma_t *rma = op->rma;
+    const fab_reg_t *reg = NULL != op->reg ? op->reg : op->whole->reg;
     size_t left = op->end - op->posted;
     uint32_t len = left < conn->dom->step ? (uint32_t) left : conn->dom->step;
-    int rc = is_atomic(op->rma) ? op_post_atomic(conn, op) : op_post_part(conn, op, len);
+    struct ibv_sge sge = {(uintptr_t) rma->local + op->posted, len, fab_verbs_mr(reg)->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .opcode = fab_verbs_opcodes[rma->kind]};
+    int rc;
 
+    wr.wr.rdma.remote_addr = rma->remote + op->posted;
+    wr.wr.rdma.rkey = op->rkey;
+    rc = fab_verbs_conn_post(conn, &wr, NULL, op);
     if (OPAL_SUCCESS == rc) {
         op->posted += len;
         op->in_flight++;
@@ -145,21 +116,15 @@ int fab_verbs_rma(fab_rma_t *rma)
     fab_verbs_ep_t *ep = rma->peer->ep;
     fab_verbs_op_t *op;
     fab_reg_t *reg = NULL;
-    fab_verbs_buf_t *buf = NULL;
 
     if (ep->has_left) {
         fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
         return OPAL_ERR_UNREACH;
     }
-    if ((is_atomic(rma) || rma->len > 0) && !fab_verbs_is_key_of(&rma->rkey, ep->remote)) {
-        return OPAL_ERR_NOT_SUPPORTED; /* made before the peer moved to another port */
-    }
-    if (is_atomic(rma)) {
-        buf = fab_verbs_send_buf(ep->dom);
-        if (NULL == buf) {
-            return OPAL_ERR_NOT_SUPPORTED;
+    if (rma->len > 0) {
+        if (!fab_verbs_is_key_of(&rma->rkey, ep->remote)) {
+            return OPAL_ERR_NOT_SUPPORTED; /* made before the peer moved to another port */
         }
-    } else if (rma->len > 0) {
         reg = fab_verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
         if (NULL == reg) {
             return OPAL_ERR_NOT_SUPPORTED;
@@ -170,15 +135,11 @@ int fab_verbs_rma(fab_rma_t *rma)
         if (NULL != reg) {
             fab_reg_ops->put(ep->dom->regs, reg);
         }
-        if (NULL != buf) {
-            fab_verbs_pool_put(&ep->dom->send_pool, buf);
-        }
         return OPAL_ERR_NOT_SUPPORTED;
     }
     *op = (fab_verbs_op_t){.dom = ep->dom,
                            .rma = rma,
                            .reg = reg,
-                           .buf = buf,
                            .end = rma->len,
                            .rkey = fab_verbs_rkey(&rma->rkey)};
     if (FAB_GET == rma->kind && rma->len >= FAB_VERBS_RAIL_MIN) {
@@ -200,10 +161,7 @@ void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
     }
     while (!STAILQ_EMPTY(&ep->ops)) {
         fab_verbs_op_t *op = fab_verbs_op_take(ep);
-        /* an atomic operation that may have been done must not be done again, otherwise */
-        op->status = FAB_PEER_UP == ep->peer->state && !(is_atomic(op->rma) && op->in_flight > 0)
-                         ? OPAL_ERR_NOT_SUPPORTED
-                         : OPAL_ERR_UNREACH;
+        op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
         if (0 == op->in_flight) {
             fab_verbs_op_end(op);
         }

@@ -69,7 +69,6 @@ struct fab_verbs_op {
     fab_rma_t *rma;
     fab_verbs_op_t *whole; /* this is a share of it (verbs_rails.c); NULL: it is none */
     fab_reg_t *reg;        /* of the local memory; NULL: whole's */
-    fab_verbs_buf_t *buf;  /* of an atomic operation: what was there; else NULL */
     size_t from, end;      /* bytes of rma that it is to move, */
     size_t posted;         /* and up to which they are asked for */
     uint32_t rkey;         /* of the peer's memory, for the port that is used */
@@ -98,11 +97,10 @@ enum {
     FAB_VERBS_CHAIN = 16,
     /* bytes that are handed over at once: the network has work while the next are packed */
     FAB_VERBS_CHAIN_BYTES = 4096,
-    FAB_VERBS_SIGNAL_BUFS = 4,  /* unsignaled send buffers: what an idle connection may keep */
-    FAB_VERBS_INLINE = 220,     /* bytes asked for; the device may give less */
-    FAB_VERBS_ATOMIC_ROOM = 16, /* of these, for what atomics need besides */
-    FAB_VERBS_RAIL_WINDOW = 1,  /* messages: a rail carries none, but a window has one at least */
-    FAB_VERBS_READS = 16,       /* READs that a QP serves at a time, if the device can */
+    FAB_VERBS_SIGNAL_BUFS = 4, /* unsignaled send buffers: what an idle connection may keep */
+    FAB_VERBS_INLINE = 220,    /* bytes asked for; the device may give less */
+    FAB_VERBS_RAIL_WINDOW = 1, /* messages: a rail carries none, but a window has one at least */
+    FAB_VERBS_READS = 16,      /* READs that a QP serves at a time, if the device can */
     /* time for a connection that is no longer used to deliver what was sent */
     FAB_VERBS_LINGER_US = 2000000,
     /* time for a device to complete what it has begun to receive */
@@ -384,15 +382,6 @@ static inline bool fab_verbs_conn_is_asking(const fab_verbs_conn_t *conn)
 static inline uint32_t fab_verbs_min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
-}
-
-/*
- * Does the device do atomic operations that are atomic for the CPU as well?  Those of most are so
- * only among themselves, and then they are not used.
- */
-static inline bool fab_verbs_has_atomics(const fab_verbs_domain_t *dom)
-{
-    return IBV_ATOMIC_GLOB == dom->device.atomic_cap;
 }
 
 #endif /* FAB_VERBS_TYPES_H */

@@ -50,7 +50,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 14
+#define FAB_VERBS_VERSION 15
 
 enum {
     FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
@@ -104,8 +104,7 @@ enum {
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
     FAB_VERBS_ADDR_GRH = 4,     /* InfiniBand: its packets need a GRH */
     FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
-    FAB_VERBS_ADDR_ATOMIC = 16, /* what its device does atomically is so for its CPU, too */
-    FAB_VERBS_ADDR_SHARE = 32,  /* of a further port: it may have a share of long data */
+    FAB_VERBS_ADDR_SHARE = 16,  /* of a further port: it may have a share of long data */
 };
 
 /*

@@ -20,7 +20,6 @@ hosts_check 1 onesided_random "$epochs" "$RANDOM"
 hosts_check 2 onesided 5
 hosts_check 2 onesided_random "$epochs" "$RANDOM"
 hosts_check 1 onesided_threads 2 10
-hosts_check 2 own_window "$TM_WORK/used"
 
 # Between hosts more is sent eagerly, unless the user has set the limit, to whatever value.
 hosts_check 1 OMPI_MCA_btl=fabric,self btl_limit 65792

@@ -29,5 +29,5 @@ over "$provider" 4 random "$(tm_seed 61)" "$(tm_seconds 5)"
 over_btl "$provider" 2 onesided_random 40 0
 # Those of libfabric are not used, whatever fi_query_atomic() says (doc/ofi.md).
 for other in "$provider" $(ofi_offers 'tcp;ofi_rxm'); do
-    over_btl "$other" 2 OMPI_MCA_osc_rdma_acc_single_intrinsic=1 atomics messages
+    over_btl "$other" 2 OMPI_MCA_osc_rdma_acc_single_intrinsic=1 atomics
 done

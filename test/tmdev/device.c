@@ -135,7 +135,7 @@ static void device_attr(const struct ibv_device *device, struct ibv_device_attr 
     attr->max_pd = 65536;
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = TMDEV_MAX_RD_ATOMIC;
     attr->max_res_rd_atom = TMDEV_MAX_RD_ATOMIC * TMDEV_QPS;
-    attr->atomic_cap = tmdev_settings()->is_atomic_glob ? IBV_ATOMIC_GLOB : IBV_ATOMIC_HCA;
+    attr->atomic_cap = IBV_ATOMIC_HCA;
     attr->max_srq = 0 != (lacks & TMDEV_LACKS_SRQ) ? 0 : 65536;
     attr->max_srq_wr = 0 != (lacks & TMDEV_LACKS_SRQ) ? 0 : TMDEV_MAX_WR - 1;
     attr->max_pkeys = 1;

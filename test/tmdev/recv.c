@@ -264,14 +264,7 @@ static void take_atomic(tmdev_qp_t *qp, const tmdev_frame_t *frame, const uint8_
         tmdev_recv_fail(qp, frame, IBV_WC_SUCCESS, TMDEV_NAK_ACCESS);
         return;
     }
-    if (!tmdev_settings()->is_atomic_glob) { /* atomic among devices, under the node's lock */
-        old = __atomic_load_n(memory, __ATOMIC_RELAXED);
-        if (TMDEV_FRAME_FADD == frame->type || old == operand[0]) {
-            __atomic_store_n(memory,
-                             TMDEV_FRAME_FADD == frame->type ? old + operand[0] : operand[1],
-                             __ATOMIC_RELAXED);
-        }
-    } else if (TMDEV_FRAME_FADD == frame->type) {
+    if (TMDEV_FRAME_FADD == frame->type) {
         old = __atomic_fetch_add(memory, operand[0], __ATOMIC_SEQ_CST);
     } else {
         old = operand[0];

@@ -324,7 +324,6 @@ static void read_settings(void)
     settings.tm_start = (uint16_t) number("TMDEV_TM_START", 0, 0, 65535);
     settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
     settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);
-    settings.is_atomic_glob = 0 != number("TMDEV_ATOMIC_GLOB", 0, 0, 1);
     settings.has_qp_ops = 0 != number("TMDEV_QP_OPS", 1, 0, 1);
     settings.max_sq = (uint32_t) number("TMDEV_MAX_SQ", UINT32_MAX, 64, UINT32_MAX);
     settings.max_mr = number("TMDEV_MAX_MR", UINT64_MAX, 4096, UINT64_MAX);

@@ -129,10 +129,9 @@ typedef struct tmdev_settings {
     uint16_t tm_start;   /* first value of the counters of unexpected messages */
     uint64_t max_msg;    /* bytes */
     uint32_t max_inline; /* bytes */
-    bool is_atomic_glob;
-    bool has_qp_ops; /* send_ops_flags */
-    uint32_t max_sq; /* bytes of a send queue */
-    uint64_t max_mr; /* bytes that may be registered at a time */
+    bool has_qp_ops;     /* send_ops_flags */
+    uint32_t max_sq;     /* bytes of a send queue */
+    uint64_t max_mr;     /* bytes that may be registered at a time */
     bool has_poll_progress;
     uint32_t delay_us; /* longest delay of a frame */
     uint32_t rtr_ms;   /* that making a queue pair of an Ethernet port ready to receive takes */

@@ -71,6 +71,12 @@ static mca_btl_fabric_ep_t *open_ep(world_t *world)
     return open_ep_of(world, 1 - world->rank);
 }
 
+/* Open MPI's, which is not initialized here; a flush calls it. */
+void opal_progress(void)
+{
+    (void) mca_btl_fabric_progress();
+}
+
 static void btl_progress(void)
 {
     (void) mca_btl_fabric_progress();
@@ -181,6 +187,9 @@ static void unsent_body(world_t *world)
     } else {
         CHECK(OPAL_ERR_NOT_AVAILABLE == mca_btl_fabric_put(NULL, open_ep(world), NULL, 0, NULL,
                                                            NULL, 8, 0, 0, NULL, NULL, NULL));
+        CHECK(OPAL_ERR_NOT_SUPPORTED == mca_btl_fabric_atomic_op(NULL, open_ep(world), 0, NULL,
+                                                                 MCA_BTL_ATOMIC_ADD, 1, 0, 0, NULL,
+                                                                 NULL, NULL));
         get_raw(world);
         (void) mca_btl_fabric_finalize(NULL);
     }
@@ -1081,52 +1090,9 @@ static void unasked_body(world_t *world)
     (void) mca_btl_fabric_finalize(NULL);
 }
 
-/* ---- atomic operations on memory of this process ---------------------------- */
-
-/* Raise the first word by compare-and-swap, without endpoint and handle, as osc/rdma does. */
-static void swap_here(world_t *world, uint64_t *words)
-{
-    uint64_t old = 0, wanted;
-
-    do {
-        wanted = old;
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_atomic_cswap(NULL, NULL, &old, (uintptr_t) words, NULL,
-                                                          NULL, wanted, wanted + 1, 0, 0, ended,
-                                                          NULL, NULL));
-    } while (old != wanted);
-}
-
-static void *add_beside(void *words)
-{
-    for (int i = 0; i < ADDS; i++) {
-        (void) __atomic_fetch_add((uint64_t *) words, 1, __ATOMIC_SEQ_CST);
-    }
-    return NULL;
-}
-
-static void here_body(world_t *world)
-{
-    static uint64_t words[2];
-    pthread_t other;
-
-    open_btl(world);
-    CHECK(0 == pthread_create(&other, NULL, add_beside, words));
-    for (int i = 0; i < ADDS; i++) {
-        swap_here(world, words);
-        CHECK(OPAL_SUCCESS ==
-              mca_btl_fabric_atomic_op(NULL, NULL, (uintptr_t) &words[1], NULL, MCA_BTL_ATOMIC_ADD,
-                                       1, MCA_BTL_ATOMIC_FLAG_32BIT, 0, ended, NULL, NULL));
-    }
-    CHECK(0 == pthread_join(other, NULL));
-    CHECK(2 * ADDS == words[0] && ADDS == words[1] && num_done >= 2 * ADDS);
-    world_barrier(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
 static void atomics(void **state)
 {
     (void) state;
-    assert_int_equal(0, world_run(1, false, here_body));
     fab_params.shm_ring_size = RING;
     assert_int_equal(0, world_run(2, false, add_body));
     assert_int_equal(0, world_run(2, true, add_body));

@@ -294,9 +294,6 @@ static void cut_for_good_body(world_t *world)
 static void test_cut_for_good(void **state)
 {
     (void) state;
-    setenv("TMDEV_ATOMIC_GLOB", "1", 1);
-    assert_int_equal(world_run_cut(2, cut_for_good_body), 0);
-    unsetenv("TMDEV_ATOMIC_GLOB");
     fab_params.verbs_tm = (char *) (uintptr_t) "always";
     assert_int_equal(world_run_cut(2, cut_for_good_body), 0);
 }

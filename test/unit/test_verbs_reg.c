@@ -81,8 +81,6 @@ static void test_what_peers_write_in_order(void **state)
 
     (void) state;
     assert_int_equal(add(&access), LOCAL | IBV_ACCESS_REMOTE_WRITE);
-    access = FAB_REG_REMOTE_WRITE | FAB_REG_REMOTE_ATOMIC;
-    assert_int_equal(add(&access), LOCAL | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 }
 
 static void test_read_only(void **state)
