@@ -139,9 +139,13 @@ look 1 random
 
 # Nothing is shown if it is not wanted.
 begin 2 cycle --mca pml_tm_recorder 0
-sleep 2
-mapfile -t ranks < <(pgrep -P "$job" hang)
+ranks=()
+for ((i = 0; i < 150 && ${#ranks[@]} < 2; i++)); do
+    sleep 0.2
+    mapfile -t ranks < <(pgrep -P "$job" hang)
+done
 ((${#ranks[@]} == 2)) || fail 'the job does not run'
+sleep 2
 look 1 "${ranks[@]}"
 end
 

@@ -17,7 +17,7 @@ static MPI_Comm pairs;
 /* Each receive is posted before its message is sent. */
 static void expected(void)
 {
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < COUNT / 5; i++) { /* short, so that nobody waits for long */
         if (0 == tm_rank) {
             MPI_Request req;
 

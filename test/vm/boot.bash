@@ -140,7 +140,7 @@ vm_complaints()
         if grep -aqE 'BUG:|WARNING: |Oops|Call Trace' "$vm_temp/console.$i"; then
             echo "test/vm/run: the kernel of vm$i complains:" >&2
             tr -d '\r' <"$vm_temp/console.$i" | grep -aE -A 20 'BUG:|WARNING: |Oops|Call Trace' |
-                head -n 40 >&2
+                sed -n 1,40p >&2
         fi
     done
 }

@@ -66,7 +66,7 @@ vm_made_from()
 # then fresh ones are fetched, for here alone.
 vm_download()
 {
-    local short=(-o Acquire::Retries=0 -o Acquire::http::Timeout=20)
+    local short=(-o Acquire::http::Timeout=20)
     local lists=("${short[@]}" -o "Dir::State::Lists=$PWD/lists" -o "Dir::Cache=$PWD/cache")
     echo "test/vm: fetching Debian's kernel" >&2
     if ! vm_download_with "${short[@]}" >log 2>&1; then

@@ -38,8 +38,8 @@ vm_siw()
 # vm_siw_make RELEASE VERSION: leave ./siw.ko here, compiled for this kernel.
 vm_siw_make()
 {
-    local headers=linux-headers-$1 package series options=(-o Acquire::Retries=0
-        -o Acquire::http::Timeout=20) depends
+    local headers=linux-headers-$1 package series options=(-o Acquire::http::Timeout=20)
+    local depends
     series=$(sed -nE 's/^([0-9]+\.[0-9]+).*/\1/p' <<<"$2")
     if ! apt-cache show "$headers=$2" >/dev/null; then
         mkdir -p lists/partial cache
