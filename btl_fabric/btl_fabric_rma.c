@@ -191,7 +191,7 @@ static int start_or_do(mca_btl_fabric_call_t *call,
     struct mca_btl_base_registration_handle_t remote;
     int rc;
 
-    /* osc/rdma up to Open MPI 4.1.4 does this for MPI_Compare_and_swap on memory that it can access */
+    /* osc/rdma up to Open MPI 4.1.4 does this for MPI_Compare_and_swap on memory of its host */
     if (OPAL_UNLIKELY(NULL == call->ep || NULL == remote_handle)) {
         /* as btl.h has it; but osc/rdma repeats atomic operations until they are not supported */
         return BTL_FABRIC_AM_ATOMIC == call->am ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_NOT_AVAILABLE;

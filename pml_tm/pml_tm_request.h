@@ -247,7 +247,7 @@ static inline void mca_pml_tm_done(mca_pml_tm_core_t *core)
     mca_pml_tm_done_as(core, false);
 }
 
-/* Is there a key for its data?  A provider that the peer has moved away from has dropped its key. */
+/* Is there a key for its data?  When a peer moves, its former provider drops the key. */
 static inline bool mca_pml_tm_is_exposed(const mca_pml_tm_send_request_t *req)
 {
     return req->is_exposed && req->exposed_by == req->core.peer->provider;

@@ -345,8 +345,8 @@ static void test_orderly_leave(void **state)
 }
 
 /*
- * Rank 0 never sent to rank 1, which has left, and may have sent: what rank 0 sends to it then harms
- * nothing, and nothing of it stays mapped.
+ * Rank 0 never sent to rank 1, which has left, and may have sent: what rank 0 sends to it then
+ * harms nothing, and nothing of it stays mapped.
  */
 static bool has_sent;
 
