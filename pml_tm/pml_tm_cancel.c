@@ -65,7 +65,7 @@ static void cancel_active(mca_pml_tm_send_request_t *req)
 {
     bool is_sent = PML_TM_WAIT_ACK == req->core.phase || PML_TM_WAIT_FIN == req->core.phase;
 
-    if (0 != req->offset) {
+    if (!is_sent && 0 != req->offset) {
         return; /* a stream that has begun ends: else the next one would begin inside it */
     }
     if (PML_TM_WAIT_ROOM == req->core.phase &&

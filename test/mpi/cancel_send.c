@@ -10,6 +10,7 @@
 /* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=90 */
 /* TEST: np=2 args="60" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=90 */
 /* TEST: np=1,2 args="20 3" env="OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
+/* TEST: np=2,4 args="40" env="OMPI_MCA_pml_tm_providers=tcp,self" timeout=90 */
 /* TEST: np=2,4 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="10 2" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_mtl=^ofi" timeout=120 */
