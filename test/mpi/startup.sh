@@ -62,6 +62,10 @@ mixed()
     if tm_mpirun_crashed err; then
         echo "run again: Open MPI's orte_finalize() crashed"
         run_mixed
+    elif ((rc == 137)); then
+        # It would end the ranks, and itself, if it could.
+        echo "run again: mpirun hangs, and does not end at SIGTERM"
+        run_mixed
     fi
     ((rc != 124 && rc != 137)) || fail "rank 0 $1, rank 1 $2: hangs"
     ((rc != 0)) || fail "rank 0 $1, rank 1 $2: exit status 0"
