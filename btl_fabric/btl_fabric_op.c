@@ -6,7 +6,6 @@
 #include "btl_fabric_op.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "btl_fabric_up.h"
 

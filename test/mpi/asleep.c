@@ -29,10 +29,12 @@ static void receive(int source, bool is_in_blocks)
 
 int main(int argc, char **argv)
 {
-    const int peer = 1 - (tm_init(&argc, &argv, "asleep"), tm_rank);
     tm_counter_t moved;
     MPI_Request req;
+    int peer;
 
+    tm_init(&argc, &argv, "asleep");
+    peer = 1 - tm_rank;
     TM_CHECK(tm_counter_find("pml_tm_peers_moved", MPI_T_PVAR_CLASS_COUNTER, &moved),
              "no such counter");
     memset(from, 7, sizeof(from));
