@@ -3,7 +3,9 @@
 # TEST: timeout=240 quick=no
 #
 # What a debugger sees of the messages that wait: by pml_dump, and, where gdb is installed, by the
-# script gdb.py, which calls nothing in the process, from a process and from a core (dump.c).
+# script gdb.py, from a process and from a core (dump.c). gdb.py only reads: here gdb may neither
+# call a function in the process nor write its registers or memory. gdb before 14 cannot restore the
+# registers of processors with AMX after a call.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
@@ -36,12 +38,12 @@ if ! command -v gdb >/dev/null; then
 fi
 gdb=$TM_PREFIX/share/pml_tm/gdb.py
 [[ -r $gdb ]] || fail "no $gdb"
-gdb="gdb -nx -q -batch -x $gdb"
+printf 'set may-%s off\n' call-functions write-registers write-memory >"$TM_WORK/only_read"
+gdb="gdb -nx -q -batch -x $TM_WORK/only_read -x $gdb"
 tm_mpirun 2 "$TM_WORK/dump" \
-    "$gdb -p %d -ex 'call (int) mca_pml_tm_dump(&ompi_mpi_comm_world, 1)' -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
+    "$gdb -p %d -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
     fail "exit status $?: $(cat "$TM_WORK/live")"
 check "$TM_WORK/live"
-require 'communicator MPI_COMM_WORLD' "$TM_WORK/err" # of the call
 for core in "$TM_WORK"/core.*; do
     $gdb -ex "core-file $core" -ex pml-tm "$TM_WORK/dump" >>"$TM_WORK/dead" 2>&1 ||
         fail "$core: $(cat "$TM_WORK/dead")"
