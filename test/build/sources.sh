@@ -108,7 +108,7 @@ done
 # Lines have at most 100 columns.  In documents tables and code may be longer; in scripts a TEST
 # directive, and a line with a string of 60 columns or more, which is not broken; in C a TEST
 # directive, and a drawing or a table in a comment: it is indented, or has words far apart.
-mapfile -t files < <(ls README SECURITY CONTRIBUTING CHANGELOG packaging/README doc/*.md)
+mapfile -t files < <(ls README.md SECURITY CONTRIBUTING CHANGELOG packaging/README doc/*.md)
 awk 'FNR == 1 { in_code = 0 }
     /^```/ { in_code = !in_code }
     !in_code && !/^\|/ && length > 100 { print FILENAME ":" FNR }' "${files[@]}" >"$TM_WORK/long"

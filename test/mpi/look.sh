@@ -81,7 +81,7 @@ look 0 --help
 require 'Usage: tm_look' said
 look 2 --no-such-option
 look 1 1 # not one of ours
-look 1 "$TM_SRC/README"
+look 1 "$TM_SRC/README.md"
 require 'this is neither a core dump nor a file' err
 look 1 "$TM_WORK"
 require 'this is a directory' err
