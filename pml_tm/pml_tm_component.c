@@ -382,6 +382,7 @@ static int finalize(void)
         (void) mca_bml.bml_finalize();
     }
     mca_pml_tm.is_enabled = false;
+    mca_pml_tm.light_left = 0;
     mca_pml_tm_hang_close();
     mca_pml_tm_record_fini();
     mca_pml_tm_wait_close();

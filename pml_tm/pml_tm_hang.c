@@ -299,12 +299,14 @@ static void write_json(mca_pml_tm_json_t *json)
 
 static void tick(void)
 {
+    mca_pml_tm_watch_t *watch = mca_pml_tm_watch();
+    const uint64_t now_ns = fab_now_ns();
     mca_pml_tm_hang_report_t written;
 
-    if (!fab_trylock(mca_pml_tm.fab)) {
+    if (mca_pml_tm_watch_is_early(watch, now_ns) || !fab_trylock(mca_pml_tm.fab)) {
         return;
     }
-    written = look(mca_pml_tm_watch(), fab_now_ns());
+    written = look(watch, now_ns);
     fab_unlock(mca_pml_tm.fab);
     if (NULL != written.json) {
         write_json(written.json);

@@ -85,10 +85,17 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 {
     ompi_communicator_t *retained = NULL;
     bool is_found = find(src, tag, comm, taken, status, &retained);
+    int events;
 
     if (!is_found) {
-        mca_pml_tm_poll_ompi(
-            (mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag, .may_return = true});
+        if (mca_pml_tm_poll_light(&events)) {
+            if (0 == events) {
+                return false; /* without threads: nothing is retained */
+            }
+        } else {
+            mca_pml_tm_poll_ompi((mca_pml_tm_waiting_t){
+                .comm = comm, .source = src, .tag = tag, .may_return = true});
+        }
         is_found = find(src, tag, comm, taken, status, &retained);
         release(retained);
     }

@@ -34,12 +34,29 @@ int mca_pml_tm_progress_locked(void)
     return events;
 }
 
+/*
+ * Everything is polled now; how many light polls may follow?  None where a process that waits
+ * yields or sleeps, since its next poll may come late.
+ */
+static void begin_light_polls(void)
+{
+    const bool is_alone = PML_TM_SPIN == mca_pml_tm.idle && !opal_progress_yield_when_idle;
+
+    if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT) && is_alone) {
+        mca_pml_tm.light_left = PML_TM_POLLS_PER_PROGRESS - 1;
+        mca_pml_tm.full_ticks = fab_ticks();
+    }
+}
+
 int mca_pml_tm_poll_all(void)
 {
     int events = 0;
 
     if (OPAL_UNLIKELY(!mca_pml_tm.is_enabled)) {
         return 0;
+    }
+    if (!fab_is_threaded(mca_pml_tm.fab)) {
+        begin_light_polls();
     }
     if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
         events = mca_pml_tm_progress_locked();
@@ -69,8 +86,12 @@ static bool is_thread_in_the_way(void)
 
 int mca_pml_tm_progress(void)
 {
-    int events = mca_pml_tm_poll_all();
+    int events;
 
+    if (mca_pml_tm_poll_light(&events)) {
+        return events;
+    }
+    events = mca_pml_tm_poll_all();
     if (0 == events && NULL != mca_pml_tm.tick) { /* NULL: not open yet, or no longer */
         mca_pml_tm_count_tick();
     }

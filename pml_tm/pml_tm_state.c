@@ -64,6 +64,12 @@ static bool is_same(const mca_pml_tm_watch_t *watch, const mca_pml_tm_waiting_t 
                                 watch->what.source == what->source && watch->what.tag == what->tag);
 }
 
+bool mca_pml_tm_watch_is_early(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
+{
+    return now_ns - watch->last_ns < SHOW_NS && may_return(&watch->what) &&
+           may_return(mca_pml_tm_waiting());
+}
+
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     const mca_pml_tm_waiting_t *what = mca_pml_tm_waiting();

@@ -31,6 +31,12 @@ typedef struct mca_pml_tm_watch {
 /* The thread's. */
 mca_pml_tm_watch_t *mca_pml_tm_watch(void);
 
+/*
+ * Is it too early for the next look?  In calls that return, which are many, nothing is looked at
+ * but each SHOW_NS.
+ */
+bool mca_pml_tm_watch_is_early(const mca_pml_tm_watch_t *watch, uint64_t now_ns);
+
 /* Is it still the same wait?  If not, a new one begins.  Lock held. */
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 

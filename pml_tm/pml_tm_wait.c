@@ -5,7 +5,10 @@
  * another kind, or with an error, Open MPI's function takes over for this and all following
  * requests.  MPI_Wait only waits here, and then continues in Open MPI's function.
  *
- * Open MPI calls both through ompi_request_functions, a table that components may change.  They are
+ * MPI_Test and MPI_Testany of requests of which none is complete poll for messages alone, most of
+ * the time: Open MPI's functions poll all of its components each time.
+ *
+ * Open MPI calls them through ompi_request_functions, a table that components may change.  They are
  * not used with fault tolerance, which has its own rules for failed requests.
  */
 #include "pml_tm_entry.h"
@@ -16,6 +19,8 @@
 /* the functions that were replaced; NULL: not replaced */
 static ompi_request_wait_all_fn_t next_wait_all;
 static ompi_request_wait_fn_t next_wait;
+static ompi_request_test_fn_t next_test;
+static ompi_request_test_any_fn_t next_test_any;
 
 /* Wait for a request of this PML that is not complete. */
 static void wait_for(ompi_request_t *request)
@@ -135,6 +140,47 @@ static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
     return OMPI_SUCCESS;
 }
 
+/* Is it a request of this PML that is under way?  An inactive persistent one counts as complete. */
+static inline bool is_under_way(const ompi_request_t *request)
+{
+    return OPAL_LIKELY(mca_pml_tm_request_free == request->req_free &&
+                       !mca_pml_tm_is_complete(request));
+}
+
+static int test_one(ompi_request_t **request, int *completed, ompi_status_public_t *status)
+{
+    int events;
+
+    if (is_under_way(*request) && mca_pml_tm_poll_light(&events) &&
+        (0 == events || !mca_pml_tm_is_complete(*request))) {
+        *completed = false;
+        return OMPI_SUCCESS;
+    }
+    return next_test(request, completed, status);
+}
+
+static int test_any(size_t count, ompi_request_t **requests, int *index, int *completed,
+                    ompi_status_public_t *status)
+{
+    size_t num_inactive = 0;
+    int events;
+
+    for (size_t i = 0; i < count; ++i) {
+        if (!is_under_way(requests[i])) {
+            if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
+                return next_test_any(count, requests, index, completed, status);
+            }
+            ++num_inactive;
+        }
+    }
+    if (num_inactive == count || !mca_pml_tm_poll_light(&events) || 0 != events) {
+        return next_test_any(count, requests, index, completed, status);
+    }
+    *index = MPI_UNDEFINED;
+    *completed = false;
+    return OMPI_SUCCESS;
+}
+
 void mca_pml_tm_wait_open(void)
 {
     if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT_ALL) && !mca_pml_tm_is_fault_tolerant()) {
@@ -142,21 +188,27 @@ void mca_pml_tm_wait_open(void)
         ompi_request_functions.req_wait_all = wait_all;
         next_wait = ompi_request_functions.req_wait;
         ompi_request_functions.req_wait = wait_one;
+        next_test = ompi_request_functions.req_test;
+        ompi_request_functions.req_test = test_one;
+        next_test_any = ompi_request_functions.req_test_any;
+        ompi_request_functions.req_test_any = test_any;
     }
 }
 
+/*
+ * A function that replaced one of these since may still call it, so it stays in memory as long as
+ * the component.
+ */
+#define PUT_BACK(member, mine, next)                                                               \
+    if (NULL != (next) && (mine) == ompi_request_functions.member) {                               \
+        ompi_request_functions.member = (next);                                                    \
+        (next) = NULL;                                                                             \
+    }
+
 void mca_pml_tm_wait_close(void)
 {
-    /*
-     * a function that replaced this one since may still call it: it stays in memory as long as the
-     * component
-     */
-    if (NULL != next_wait_all && wait_all == ompi_request_functions.req_wait_all) {
-        ompi_request_functions.req_wait_all = next_wait_all;
-        next_wait_all = NULL;
-    }
-    if (NULL != next_wait && wait_one == ompi_request_functions.req_wait) {
-        ompi_request_functions.req_wait = next_wait;
-        next_wait = NULL;
-    }
+    PUT_BACK(req_wait_all, wait_all, next_wait_all)
+    PUT_BACK(req_wait, wait_one, next_wait)
+    PUT_BACK(req_test, test_one, next_test)
+    PUT_BACK(req_test_any, test_any, next_test_any)
 }

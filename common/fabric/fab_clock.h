@@ -22,4 +22,22 @@ static inline uint64_t fab_now_us(void)
     return fab_now_ns() / 1000;
 }
 
+/*
+ * A counter of the processor that runs at a constant rate, of 10^7 to 10^10 in a second: it tells
+ * whether something was long ago, for a few instructions, but is no time.
+ */
+static inline uint64_t fab_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return fab_now_ns();
+#endif
+}
+
 #endif /* FAB_CLOCK_H */

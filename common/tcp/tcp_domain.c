@@ -137,6 +137,7 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->fab = fab;
+    dom->is_standby = fab->is_covered;
     dom->provider = &fab_tcp_provider;
     dom->on_ended = fab_tcp_on_ended;
     dom->epoll = -1;

@@ -12,6 +12,8 @@
  *  - After each FAB_TCP_IDLE_POLLS empty polls in a row, one more progress call goes by between two
  *    polls, up to FAB_TCP_IDLE_PERIOD.  Each message sent or received makes every call poll again.
  *    For a program that calls seldom, the time counts as well: FAB_TCP_LATE_US.
+ *  - Where other providers reach all of the job, and no connection was made, one poll in
+ *    FAB_TCP_STANDBY_US looks for processes that have joined it.
  *  - When other providers have had no event for FAB_TCP_ALONE_POLLS polls, every call polls: there
  *    is nothing that a poll would delay.
  *
@@ -144,13 +146,18 @@ static bool others_are_idle(fab_tcp_domain_t *dom)
     return FAB_TCP_ALONE_POLLS == dom->alone_polls;
 }
 
-/* When to poll again. */
+/* When to poll again.  On standby without a connection, the clock alone decides. */
 static void plan(fab_tcp_domain_t *dom, int events)
 {
     uint32_t max = dom->num_up > 0 || fab_sock_set_is_busy(dom->socks) ? FAB_TCP_IDLE_PERIOD
                                                                        : FAB_TCP_ALONE_PERIOD;
     uint32_t period;
 
+    if (dom->is_standby && 0 == dom->num_up && !fab_sock_set_is_busy(dom->socks)) {
+        dom->next_poll = dom->pass + INT32_MAX;
+        dom->poll_by = fab_now_us() + FAB_TCP_STANDBY_US;
+        return;
+    }
     if (others_are_idle(dom) || dom->fab->is_yielding) {
         max = dom->num_up > 0 ? 1 : max;
     }

@@ -61,6 +61,7 @@ enum {
     FAB_TCP_ALONE_PERIOD = 128, /* the same without any connection */
     FAB_TCP_LATE_CALLS = 4,     /* progress calls per look at the clock */
     FAB_TCP_LATE_US = 50,       /* time between two polls, after which the next call polls */
+    FAB_TCP_STANDBY_US = 1000,  /* time between two polls on standby */
     /* polls without an event of another provider, after which every progress call polls */
     FAB_TCP_ALONE_POLLS = 1024,
 };
@@ -222,6 +223,7 @@ struct fab_tcp_domain {
 
     /* polling */
     uint32_t pass;        /* progress calls */
+    bool is_standby;      /* other providers reach all of the job: processes may join it later */
     uint32_t next_poll;   /* pass of the next poll */
     uint64_t poll_by;     /* us: the time of the next poll, if it comes before that pass */
     uint32_t empty_polls; /* in a row */

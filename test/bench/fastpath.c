@@ -27,6 +27,9 @@
  *                        MPI_Waitall: what osu_bw and osu_mbw_mr do
  *      poll              rank 1 waits for a message for some time (MPI_Recv): its polls are
  *                        counted, and divided by
+ *      failed-test, failed-testany, failed-iprobe
+ *                        rank 1 looks for a message that does not come: MPI_Test of one receive,
+ *                        MPI_Testany of 16, MPI_Iprobe
  *
  * The ranks tell each other by semaphores in shared memory, which sleep.  Usage: fastpath
  * [messages [single|threads [few]]], threads for MPI_THREAD_MULTIPLE, few for pair-sync,
@@ -196,6 +199,94 @@ static void poll_empty(int messages)
     }
 }
 
+/* Receives of rank 1 that nothing matches until release_posted(). */
+static int64_t posted_in[BATCH];
+static MPI_Request posted[BATCH];
+
+static void post(int num)
+{
+    for (int i = 0; i < num && 1 == rank; i++) {
+        MPI_Irecv(&posted_in[i], 1, MPI_INT64_T, 0, TAG + i, MPI_COMM_WORLD, &posted[i]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void release_posted(int num)
+{
+    const int64_t word = 0;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < num && 0 == rank; i++) {
+        MPI_Send(&word, 1, MPI_INT64_T, 1, TAG + i, MPI_COMM_WORLD);
+    }
+    if (1 == rank) {
+        MPI_Waitall(num, posted, MPI_STATUSES_IGNORE);
+    }
+}
+
+/* One call that looks for a message and finds none. */
+typedef int (*look_fn_t)(int *flag);
+
+/* Rank 0 sleeps while rank 1 looks. */
+static inline void look(int times, look_fn_t fn)
+{
+    int flag = 0;
+
+    if (0 == rank) {
+        wait_for(&shared->receiver_ready);
+        return;
+    }
+    for (int i = 0; i < times && 0 == flag; i++) {
+        fn(&flag);
+    }
+    if (flag) {
+        MPI_Abort(MPI_COMM_WORLD, 1); /* not what the section says */
+    }
+    sem_post(&shared->receiver_ready);
+}
+
+static int look_test(int *flag)
+{
+    return MPI_Test(&posted[0], flag, MPI_STATUS_IGNORE);
+}
+
+static int look_testany(int *flag)
+{
+    int index;
+
+    return MPI_Testany(BATCH, posted, &index, flag, MPI_STATUS_IGNORE);
+}
+
+static int look_iprobe(int *flag)
+{
+    return MPI_Iprobe(0, TAG, MPI_COMM_WORLD, flag, MPI_STATUS_IGNORE);
+}
+
+static void failed_test(int times)
+{
+    look(times, look_test);
+}
+
+static void failed_testany(int times)
+{
+    look(times, look_testany);
+}
+
+static void failed_iprobe(int times)
+{
+    look(times, look_iprobe);
+}
+
+/* What a program pays that looks for messages between its steps. */
+static void failed_sections(int messages)
+{
+    post(BATCH);
+    section("failed-test", failed_test, messages);
+    section("failed-testany", failed_testany, messages);
+    release_posted(BATCH);
+    section("failed-iprobe", failed_iprobe, messages);
+}
+
 /*
  * Rank 1 is short of memory once (pml_tm_unexpected_max), and tells rank 0 to hold messages back:
  * short messages are to cost no more when that is over.
@@ -250,6 +341,7 @@ static void all_sections(int messages)
     section("window-sync", window_sync, messages);
     section("window", window, messages);
     section("poll", poll_empty, messages);
+    failed_sections(messages);
 }
 
 int main(int argc, char **argv)
