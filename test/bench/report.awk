@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # From raw.csv: the tables as text (default) or with -v format=html, or with -v metric=M -v
-# variant=V -v pml=P the lines "x median" that a plot needs.
+# variant=V -v pml=P the lines "x median least greatest" that a plot needs.
 #
 #   awk -v pmls="tm ob1 ucx" -v subject=tm [-v statistic=best] -f report.awk raw.csv
 #
 # A value is the median over the rounds of their medians, or with statistic=best the best over the
 # rounds of their best batches (memory: always the median). After it stands half the difference
 # between the largest and the smallest round, in percent of the median. The ratio is the subject's
-# value to the best of the other peers' values.
+# value to the best of the other peers' values; "noise" stands there if the rounds of one of the two
+# differ by more than the value itself (±50 %).
 
 BEGIN {
     FS = ","
     pml_count = split(pmls, pml_name, " ")
     describe("latency_us", "Latency: half the round trip, us", "bytes", "less")
-    describe("bandwidth_mbs", "Bandwidth: one way, windows of 64, 10^6 bytes/s", "bytes", "more")
+    describe("bandwidth_mbs", "Bandwidth: one way, windows of 64, the same bytes again and again, 10^6 bytes/s", "bytes", "more")
     describe("rate_mmps", "Message rate: one way, windows of 64, 10^6 messages/s", "bytes", "more")
     describe("written_us", "Data that is written before it is sent and read after it has come, us", "bytes", "less")
     describe("cold_us", "Cold: the first N messages of a process, by pattern and bytes, us in all", "N", "less")
@@ -89,8 +90,11 @@ function summary(cell,    n, i, j, t, sorted, part)
         return sorted[metric_better[part[1]] == "less" ? 1 : n]
     }
     t = (sorted[int((n + 1) / 2)] + sorted[int(n / 2) + 1]) / 2
+    least_of[cell] = sorted[1]
+    greatest_of[cell] = sorted[n]
     if (n > 1 && t > 0) {
         spread_of[cell] = sprintf(" ±%.0f%%", 50 * (sorted[n] - sorted[1]) / t)
+        is_noise[cell] = sorted[n] - sorted[1] > t
     }
     return t
 }
@@ -102,8 +106,8 @@ function number(v,    a)
     return sprintf(a >= 1000 ? "%.0f" : a >= 100 ? "%.1f" : a >= 10 ? "%.2f" : "%.3f", v)
 }
 
-# The subject against the best other, or nothing.
-function ratio(m, key,    i, v, best)
+# The subject against the best other, "noise", or nothing.
+function ratio(m, key,    i, v, best, best_cell)
 {
     if (metric_better[m] == "none" || !((key, subject) in value_of)) {
         return ""
@@ -116,9 +120,16 @@ function ratio(m, key,    i, v, best)
         v = value_of[key, pml_name[i]]
         if (best == "" || (metric_better[m] == "less" ? v < best : v > best)) {
             best = v
+            best_cell = key SUBSEP pml_name[i]
         }
     }
-    return best == "" || best <= 0 ? "" : sprintf("%.2f", value_of[key, subject] / best)
+    if (best == "" || best <= 0) {
+        return ""
+    }
+    if (is_noise[key, subject] || is_noise[best_cell]) {
+        return "noise"
+    }
+    return sprintf("%.2f", value_of[key, subject] / best)
 }
 
 # How many times the value of N = 0, or nothing.
@@ -216,7 +227,8 @@ END {
         for (x = 1; x <= x_total[metric, variant]; x++) {
             cell = metric SUBSEP variant SUBSEP x_list[metric, variant, x] SUBSEP pml
             if (cell in value_of) {
-                print x_list[metric, variant, x], value_of[cell]
+                print x_list[metric, variant, x], value_of[cell],
+                    cell in least_of ? least_of[cell] " " greatest_of[cell] : value_of[cell] " " value_of[cell]
             }
         }
         exit

@@ -21,6 +21,10 @@ repetition,pml,metric,variant,x,median,best
 1,a,bandwidth_mbs,window,64,300,300
 1,b,bandwidth_mbs,window,64,100,100
 1,c,bandwidth_mbs,window,64,200,200
+1,a,rate_mmps,window,8,9,9
+2,a,rate_mmps,window,8,3,9
+3,a,rate_mmps,window,8,5,9
+1,b,rate_mmps,window,8,4,4
 1,a,osu_bibw,np2,64,30,30
 1,b,osu_bibw,np2,64,20,20
 END
@@ -36,6 +40,10 @@ grep -qE '^window +64 +300\.0 +100\.0 +200\.0 +1\.50$' known.txt ||
     fail 'the best peer of a rate is not the largest'
 grep -qE '^np2 +64 +30\.00 +20\.00 +- +1\.50$' known.txt ||
     fail 'of a bandwidth of OSU the best is not the largest'
+grep -qE '^window +8 +5\.000 ±60% +4\.000 +- +noise$' known.txt ||
+    fail 'a ratio stands beside rounds that differ by more than the value'
+[[ $(report -v metric=rate_mmps -v variant=window -v pml=a) == '8 5 3 9' ]] ||
+    fail 'a plot does not get the least and the greatest round'
 report -v statistic=best
 grep -qE '^half +8 +1\.000 +3\.000 +3\.000 +0\.33$' known.txt || fail 'the table has not the best'
 report -v format=html
@@ -91,6 +99,7 @@ awk -F, -v pml="$TM_TEST_PML" \
     '$2 == pml && $3 == "copies" { seen = 1; if ($6 < 0.9 || $6 > 4) { print; bad = 1 } }
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
+grep -q '^pml_tm [0-9].* rounds, ' bench/heading.txt || fail 'what was measured is not said'
 
 # ---- what is not part of it
 "${MPICC:-mpicc}" -O2 -Wall -Wextra -o beside "$TM_SRC/test/bench/beside.c"
