@@ -453,6 +453,7 @@ AC_DEFUN([TM_SUBST], [
     AC_SUBST([TM_VERBS_LIBS])
     AC_SUBST([TM_HWLOC_LIBS])
     AC_SUBST([TM_VERSION], [TM_VERSION_STRING])
+    AC_ARG_VAR([TM_MODULE_PREREQ], [module of Open MPI that the module file asks for])
 ])
 
 # TM_SUMMARY

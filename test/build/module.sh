@@ -9,6 +9,7 @@ command -v modulecmd >/dev/null || [[ -x /usr/lib/x86_64-linux-gnu/modulecmd.tcl
     skip "environment-modules is not installed"
 # shellcheck source=/dev/null
 . /usr/share/modules/init/bash
+version=$(sed -n 's/^Version: *//p' "$TM_SRC/packaging/pml-tm.spec")
 module use "$TM_PREFIX/share/pml_tm/modulefiles"
 wanted=$OMPI_MCA_mca_base_component_path
 unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
@@ -17,6 +18,7 @@ module load pml_tm
     fail "the path is $OMPI_MCA_mca_base_component_path, env.sh makes it $wanted"
 ompi_info --param pml tm --level 9 | grep pml_tm_ >/dev/null ||
     fail "ompi_info does not see the component"
+[[ $(module list 2>&1) == *"pml_tm/$version"* ]] || fail "its name has no version"
 module unload pml_tm
 [[ -z ${OMPI_MCA_mca_base_component_path-} ]] ||
     fail "unloaded, $OMPI_MCA_mca_base_component_path stays"
@@ -29,3 +31,18 @@ module load pml_tm
 module unload pml_tm
 [[ $OMPI_MCA_mca_base_component_path == /of/the/user:SYS_DEFAULT ]] ||
     fail "of a path of the user's there is left: $OMPI_MCA_mca_base_component_path"
+module unload pml_tm
+
+# MANPATH is added to where there is one; a second pml_tm is refused.
+[[ -z ${MANPATH-} ]] || fail "MANPATH is set without being there before"
+export MANPATH=/of/the/user
+module load pml_tm
+[[ $MANPATH == "/of/the/user:$TM_PREFIX/share/man" ]] || fail "MANPATH is $MANPATH"
+cp -R "$TM_PREFIX/share/pml_tm/modulefiles/pml_tm" other
+mkdir more
+mv other more/pml_tm
+mv "more/pml_tm/$version" more/pml_tm/9.9
+module use more
+module load pml_tm/9.9 >/dev/null 2>&1 || true
+[[ $(module list 2>&1) != *pml_tm/9.9*pml_tm/"$version"* &&
+    $(module list 2>&1) != *pml_tm/"$version"*pml_tm/9.9* ]] || fail "two are loaded at once"

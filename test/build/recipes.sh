@@ -9,7 +9,7 @@
 # configure looks for is in all packages, or packaging/README says that it is left out.
 . "$TM_SRC/test/lib/script.sh"
 recipes=$TM_SRC/packaging/recipes
-package=$TM_SRC/packaging/spack/packages/pml-tm/package.py
+package=$TM_SRC/packaging/spack/spack_repo/pml_tm/packages/pml_tm/package.py
 
 # Headers of libraries, and the packages of Debian, of Fedora, and of Spack that have them.
 libraries='
@@ -69,8 +69,10 @@ expect_tree()
 }
 
 tree spack
-mkdir -p modules/spack
-: >modules/spack/__init__.py
+mkdir -p modules/spack modules/spack_repo/builtin/build_systems
+touch modules/spack/__init__.py modules/spack_repo/{,builtin/{,build_systems/}}__init__.py
+echo 'from spack.package import AutotoolsPackage' \
+    >modules/spack_repo/builtin/build_systems/autotools.py
 cat >modules/spack/package.py <<'END'
 import contextlib, os, subprocess
 
@@ -90,7 +92,11 @@ def license(name):
     pass
 
 
-def version(name):
+def version(name, branch):
+    pass
+
+
+def maintainers(name):
     pass
 
 
@@ -159,20 +165,53 @@ spec.loader.exec_module(module)
 package = module.PmlTm()
 package.spec = {"openmpi": types.SimpleNamespace(prefix="/openmpi")}
 print("\n".join(package.configure_args()))
+
+
+class Directory(str):
+    def __getattr__(self, name):
+        return Directory(f"{self}/{name}")
+
+
+class Spec(dict):
+    def satisfies(self, spec):
+        return "^openmpi@5:" == spec
+
+
+settings = {}
+package.prefix = Directory("/prefix")
+package.spec = Spec(pmix=types.SimpleNamespace(prefix=Directory("/pmix")))
+package.setup_run_environment(types.SimpleNamespace(set=settings.__setitem__))
+assert settings == {
+    "OMPI_MCA_mca_base_component_path": "/prefix/lib/openmpi:SYS_DEFAULT:USER_DEFAULT",
+    "PMIX_MCA_mca_base_component_path": "/pmix/lib/pmix",
+}, settings
+for name in ("homepage", "url", "git"):
+    assert getattr(package, name), name
 END
 require '--with-ompi=/openmpi' spack.options
+# The layout of api v2: a directory of Python modules, spack_repo/NAMESPACE/packages/NAME.
+[[ ${package%/packages/*} == */spack_repo/pml_tm ]] || fail "Spack's repository has another layout"
+require 'namespace: pml_tm' "${package%/packages/*}/repo.yaml"
+require 'api: v2.0' "${package%/packages/*}/repo.yaml"
 while IFS='=' read -r option _; do
     grep -qF "AC_ARG_WITH([${option#--with*-}]" "$TM_SRC/configure.m4" ||
         fail "pml-tm: configure has no $option"
 done <spack.options
 
 tree easybuild
-python3 -B - "$recipes/easybuild.eb" "$TM_SRC" >easybuild.command <<'END' || fail "EasyBuild's"
-import sys
+python3 -B - "$recipes"/*.eb "$TM_SRC" >easybuild.command <<'END' || fail "EasyBuild's"
+import os, sys
 
 config = {}
 exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), config)
-print(config["preconfigopts"].replace(config["local_pml_tm"], sys.argv[2]) + "./configure")
+toolchain = config["toolchain"]
+# EasyBuild finds a file by this name
+name = "{name}-{version}-{compiler}-{release}{versionsuffix}.eb".format(
+    compiler=toolchain["name"], release=toolchain["version"], **config)
+assert name == os.path.basename(sys.argv[1]), name
+for needed in ("homepage", "description", "sources", "moduleclass"):
+    assert config[needed], needed
+print(config["preconfigopts"].replace("../" + config["local_pml_tm"], sys.argv[2]) + "./configure")
 END
 (cd easybuild && sh -e ../easybuild.command)
 expect_tree easybuild
@@ -186,6 +225,11 @@ import sys, yaml
 
 recipe = yaml.safe_load(open(sys.argv[1]))
 assert "pml_tm" == recipe["source"][0]["target_directory"]
+for part in ("package", "source", "build", "requirements", "tests", "about"):
+    assert recipe[part], part
+for option in " ".join(recipe["build"]["script"]).split():
+    assert not option.startswith("--with-") or option.split("=")[0] in (
+        "--with-ompi", "--with-ompi-source", "--with-componentdir"), option
 print("\n".join(recipe["tests"][0]["package_contents"]["files"]["exists"]))
 END
 # What the build for this Open MPI installs; two files of it only where a library is.

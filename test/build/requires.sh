@@ -47,6 +47,14 @@ expect 5.0.7 5.0.7 5.0.99
 expect 6.0.0rc1 6.0.0 6.0.99
 dpkg --compare-versions 6.0.0~rc1 ge 6.0.0~ || fail "a release candidate would not do"
 
+# RHEL's package of Open MPI has an epoch, without which no release of it would do.
+printf '#!/bin/sh\necho 1:\n' >bin/rpm
+chmod +x bin/rpm
+installed 4.1.1
+[[ $(required) == 'openmpi < 1:4.1.99~,openmpi >= 1:4.1.1~' ]] ||
+    fail "with an epoch the RPM requires $(required)"
+rm bin/rpm
+
 # Where the spec is only read, as for its build dependencies, there may be no Open MPI yet.
 printf '#!/bin/sh\nexit 1\n' >bin/ompi_info
 [[ $(required) == "openmpi >= 4.1" ]] || fail "without Open MPI the spec requires $(required)"

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-try:
-    from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
-except ImportError:
-    pass  # before Spack 1.0 it comes with the next line
+from spack_repo.builtin.build_systems.autotools import AutotoolsPackage
 
 from spack.package import *
 
@@ -14,10 +11,16 @@ class PmlTm(AutotoolsPackage):
     configured --with-devel-headers, or packaging/recipes/spack.py instead of this package.
     """
 
+    # To be filled in at the release.
+    homepage = "https://pml-tm.invalid"
+    url = "https://pml-tm.invalid/pml_tm-0.1.0.tar.gz"
+    git = "https://pml-tm.invalid/pml_tm.git"
+    maintainers("pml-tm")
+
     license("BSD-3-Clause")
 
-    # From a checkout: spack develop -p . pml-tm@main
-    version("main")
+    # version("0.1.0", sha256="...")
+    version("main", branch="main")  # in a checkout: spack dev-build pml-tm@main
 
     variant("ofi", default=False, description="Slingshot, EFA and Omni-Path, by libfabric")
     variant("otf2", default=False, description="tm_trace writes OTF2 archives")
@@ -44,8 +47,11 @@ class PmlTm(AutotoolsPackage):
         return args + self.with_or_without("libfabric", variant="ofi")
 
     def setup_run_environment(self, env):
-        # What share/pml_tm/env.sh does.
+        # What share/pml_tm/env.sh does; Spack itself sets PATH and MANPATH.
         env.set(
             "OMPI_MCA_mca_base_component_path",
             f"{self.prefix.lib.openmpi}:SYS_DEFAULT:USER_DEFAULT",
         )
+        # Open MPI 5.0 hands that path on to PMIx, which has a directory of its own.
+        if self.spec.satisfies("^openmpi@5:"):
+            env.set("PMIX_MCA_mca_base_component_path", self.spec["pmix"].prefix.lib.pmix)
