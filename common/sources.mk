@@ -133,11 +133,7 @@ common_ofi_sources = \
 	common/ofi/ofi_hooks.c \
 	common/ofi/ofi_known.c \
 	common/ofi/ofi_object.c \
-	common/ofi/ofi_offers.c \
-	common/ofi/ofi_offers.h \
 	common/ofi/ofi_peer.c \
-	common/ofi/ofi_places.c \
-	common/ofi/ofi_places.h \
 	common/ofi/ofi_pool.c \
 	common/ofi/ofi_pool.h \
 	common/ofi/ofi_progress.c \
@@ -146,7 +142,6 @@ common_ofi_sources = \
 	common/ofi/ofi_rma.c \
 	common/ofi/ofi_send.c \
 	common/ofi/ofi_sleep.c \
-	common/ofi/ofi_tm.c \
 	common/ofi/ofi_types.h
 
 # libmca_common_tm_verbs: the provider verbs, where there is libibverbs.

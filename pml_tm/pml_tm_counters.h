@@ -103,13 +103,12 @@ typedef struct mca_pml_tm_counters {
     X(not_listed_any_source, reason[FAB_OFFLOAD_ANY_SOURCE],                                       \
       "receives not listed: MPI_ANY_SOURCE, and some ranks of the communicator do not send "       \
       "through the device, or are "                                                                \
-      "not known yet, or the device is ofi; name the source, or use a communicator without them")  \
+      "not known yet; name the source, or use a communicator without them")                        \
     X(not_listed_unknown, reason[FAB_OFFLOAD_UNKNOWN],                                             \
       "receives not listed: their source is not known yet; it becomes known with the first "       \
       "message in either direction")                                                               \
     X(not_listed_short, reason[FAB_OFFLOAD_SHORT],                                                 \
-      "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min; over ofi, not "      \
-      "longer than pml_tm_ofi_eager_limit, not contiguous, or another receive's, too")             \
+      "receives not listed: their buffer is shorter than pml_tm_verbs_tm_min")                     \
     X(not_listed_blocked, reason[FAB_OFFLOAD_BLOCKED],                                             \
       "receives not listed at once: an earlier receive that may match the same messages is not "   \
       "listed, for a reason that other counters show; use a separate communicator for receives "   \

@@ -41,8 +41,7 @@ static fab_offload_reason_t find_reason(mca_pml_tm_comm_t *tmc, int32_t source)
     const fab_peer_t *peer;
 
     if (OMPI_ANY_SOURCE == source) {
-        return !mca_pml_tm.device.is_direct && is_all_behind_device(tmc) ? FAB_OFFLOAD_LISTABLE
-                                                                         : FAB_OFFLOAD_ANY_SOURCE;
+        return is_all_behind_device(tmc) ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_ANY_SOURCE;
     }
     peer = mca_pml_tm_comm_peer(tmc, source);
     if (NULL == peer) {
@@ -112,10 +111,6 @@ void mca_pml_tm_offload_post(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *
     fab_offload_reason_t reason = find_reason(tmc, base->req_peer);
 
     if (FAB_OFFLOAD_LISTABLE == reason && req->capacity < mca_pml_tm.device.min_len) {
-        reason = FAB_OFFLOAD_SHORT;
-    }
-    if (FAB_OFFLOAD_LISTABLE == reason && mca_pml_tm.device.is_direct &&
-        (NULL == req->data || req->is_memory_shared)) {
         reason = FAB_OFFLOAD_SHORT;
     }
     if (FAB_OFFLOAD_LISTABLE == reason) {

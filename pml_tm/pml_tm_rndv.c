@@ -137,22 +137,6 @@ static fab_rndv_t make_rndv(const mca_pml_tm_send_request_t *req)
     return rndv;
 }
 
-/* Send the announcement, and the data to the memory that the receiver has offered. */
-static int send_offered(mca_pml_tm_send_request_t *req, const fab_rndv_t *rndv)
-{
-    int rc;
-
-    req->out.head = rndv;
-    req->out.head_len = sizeof(*rndv);
-    req->out.buf = req->data;
-    req->out.len = req->req_send.req_bytes_packed;
-    req->out.complete = out_complete;
-    rc = fab_item_send_offered(req->core.peer, fab_hdr(FAB_AM_RNDV, req->tag, req->core.id),
-                               &req->out);
-    req->is_out = OPAL_SUCCESS == rc;
-    return rc;
-}
-
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
 {
     fab_peer_t *peer = req->core.peer;
@@ -171,9 +155,6 @@ int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req)
     rndv = make_rndv(req);
     if (OPAL_UNLIKELY(req->is_untagged)) {
         return send_rts_untagged(req, &rndv);
-    }
-    if (NULL != req->data && OPAL_SUCCESS == send_offered(req, &rndv)) {
-        return OPAL_SUCCESS;
     }
     part = first_part(req);
     if (part > 0) {

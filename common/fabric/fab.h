@@ -501,8 +501,6 @@ struct fab_ops {
     int (*send_now)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     /* fab_item_send_from(); NULL: sends are copied, and fab_set_place() has no effect */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
-    /* fab_item_send_offered(); NULL: never */
-    int (*send_offered)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
     /* fab_peer_has_answered(); NULL: not known */
     bool (*has_answered)(fab_peer_t *peer);
     /* fab_peer_prepare(); NULL: nothing can be done before the first message */
@@ -619,18 +617,6 @@ static inline bool fab_peer_has_answered(fab_peer_t *peer)
 static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
 {
     return peer->ops->send_from(peer, hdr, out);
-}
-
-/*
- * Announce a message (FAB_AM_RNDV; the head is a fab_rndv_t, of any len) whose receiver has offered
- * memory for it, and send it there.  OPAL_SUCCESS: complete() will be called when the memory is not
- * read any more; what the receiver says of the message may come before that.  OPAL_ERR_NOT_FOUND:
- * there is no such offer, or no room.
- */
-static inline int fab_item_send_offered(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
-{
-    return NULL != peer->ops->send_offered ? peer->ops->send_offered(peer, hdr, out)
-                                           : OPAL_ERR_NOT_FOUND;
 }
 
 /*

@@ -53,10 +53,6 @@
     X(ofi_unaligned, "messages that libfabric's provider placed unaligned: copied once more")      \
     X(ofi_recv_posted, "receive buffers handed to libfabric")                                      \
     X(ofi_rma_bytes, "bytes moved by RMA of libfabric")                                            \
-    X(ofi_offers, "receives offered to their senders over libfabric")                              \
-    X(ofi_placed, "messages that libfabric placed into offered receives")                          \
-    X(ofi_placed_bytes, "their bytes")                                                             \
-    X(ofi_placed_in_vain, "messages sent to an offer that had been withdrawn")                     \
     X(ofi_unregistrable, "memory that libfabric could not register")                               \
     X(ofi_errors, "operations that libfabric reported as failed")                                  \
     X(ofi_lost_errors, "of these, those without a sign which peer they were for")                  \

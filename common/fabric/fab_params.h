@@ -34,7 +34,6 @@ typedef struct fab_params {
     unsigned int ofi_window;      /* messages */
     unsigned int ofi_buffers;     /* of FAB_OFI_RECV_BYTES each */
     unsigned int ofi_timeout;     /* seconds */
-    char *ofi_tagged;
 
     char *verbs_if_include;
     char *verbs_if_exclude;

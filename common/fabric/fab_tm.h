@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tag matching by a device: between the provider that has one (verbs: a TM-SRQ; ofi: receives
- * offered to their senders) and its one user, who runs the offload engine (offload/offload.h).
+ * Tag matching by a device: between the provider that has one (verbs: a TM-SRQ) and its one user,
+ * which runs the offload engine (offload/offload.h).
  *
  * The user takes the device with fab_tm_use(), gives its operations to the engine, and gets
  * completions by the calls of fab_tm_user_t, from fab_progress(), with the lock held:
@@ -108,8 +108,6 @@ typedef struct fab_tm_device {
     uint32_t max_ops;
     size_t min_len; /* bytes; the parameter below which receives are not to be listed */
     size_t own_len; /* bytes; receives of this length are listed with memory of their own */
-    /* only receives from one source are to be listed, and only with memory of their own */
-    bool is_direct;
     /*
      * The receive is off the list for good, or what was matched has been taken: give up what was
      * held for it (its place).

@@ -46,9 +46,9 @@ typedef struct fab_offload_recv fab_offload_recv_t;
 typedef enum fab_offload_reason {
     FAB_OFFLOAD_LISTABLE,
     FAB_OFFLOAD_OTHER_PATH, /* no message of its source comes through the device */
-    FAB_OFFLOAD_ANY_SOURCE, /* MPI_ANY_SOURCE, and the device cannot have it, or not every source */
+    FAB_OFFLOAD_ANY_SOURCE, /* MPI_ANY_SOURCE, and not every source is behind the device */
     FAB_OFFLOAD_UNKNOWN,    /* its source is not known yet, nor by which path its messages come */
-    FAB_OFFLOAD_SHORT, /* than what is worth listing; or in memory that the device cannot have */
+    FAB_OFFLOAD_SHORT,      /* than what is worth listing */
 
     FAB_OFFLOAD_BLOCKED,   /* an earlier receive that may match the same messages is not listed */
     FAB_OFFLOAD_LIST_FULL, /* the device's list */

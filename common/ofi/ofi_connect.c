@@ -162,7 +162,6 @@ void fab_ofi_session_end(fab_ofi_ep_t *ep)
     slot_give_back(ep);
     ep->state = FAB_OFI_IDLE;
     ep->is_probing = false;
-    fab_ofi_tm_ep_end(ep);
     if (0 == ep->dom->num_sessions) {
         fab_idle_changed(ep->dom->fab);
     }
@@ -176,10 +175,6 @@ void fab_ofi_connect_done(fab_ofi_ep_t *ep)
     ep->has_heard = true;
     free(ep->spare);
     ep->spare = NULL;
-    if (!fab_ofi_tm_ep_begin(ep)) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_OUT_OF_RESOURCE,
-                                 "There is no memory for what it is sent.");
-    }
     if (ep->is_closing) {
         (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSE, 0, NULL, 0);
     }

@@ -85,7 +85,7 @@ static bool is_local_shm(void)
  * is made by polling.  FI_MR_LOCAL is not offered, so no provider asks that what is sent be
  * registered.
  */
-static struct fi_info *make_hints(bool has_rma, bool is_tagged)
+static struct fi_info *make_hints(bool has_rma)
 {
     struct fi_info *hints = fi_allocinfo();
 
@@ -95,7 +95,6 @@ static struct fi_info *make_hints(bool has_rma, bool is_tagged)
     hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV;
     hints->caps |= is_local_shm() ? 0 : FI_LOCAL_COMM | FI_REMOTE_COMM;
     hints->caps |= has_rma ? FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE : 0;
-    hints->caps |= is_tagged ? FI_TAGGED : 0;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
@@ -117,9 +116,9 @@ static uint32_t api_version(void)
     return FI_VERSION_LT(fi_version(), newest) ? fi_version() : newest;
 }
 
-static int get_offers(bool has_rma, bool is_tagged, struct fi_info **offers)
+static int get_offers(bool has_rma, struct fi_info **offers)
 {
-    struct fi_info *hints = make_hints(has_rma, is_tagged);
+    struct fi_info *hints = make_hints(has_rma);
     int rc = NULL != hints ? fi_getinfo(api_version(), NULL, NULL, 0, hints, offers) : -FI_ENOMEM;
 
     if (NULL != hints) {
@@ -255,60 +254,23 @@ static const char *no_offer(fab_t *fab, int rc)
                         FI_MAJOR(fi_version()), FI_MINOR(fi_version()), ofi_standard);
 }
 
-/* NULL: there is none. */
-static struct fi_info *choose(const fab_t *fab, bool has_rma, bool is_tagged, int *rc)
-{
-    struct fi_info *offers = NULL, *chosen = NULL;
-    struct fi_info *best[OFI_CHOICES];
-    int num;
-
-    *rc = get_offers(has_rma, is_tagged, &offers);
-    if (0 != *rc) {
-        return NULL;
-    }
-    num = best_offers(offers, best);
-    if (num > 0) {
-        chosen = fi_dupinfo(best[fab->config.local_rank % (uint32_t) num]);
-    }
-    fi_freeinfo(offers);
-    return chosen;
-}
-
-/* An offer's number is its tag: 32 bits. */
-static bool has_tags(const struct fi_info *info)
-{
-    return info->ep_attr->mem_tag_format >> 31 > 0;
-}
-
-static struct fi_info *choose_tagged(fab_t *fab)
-{
-    struct fi_info *chosen = NULL;
-    int rc;
-
-    for (int has_rma = 1; has_rma >= 0 && NULL == chosen; has_rma--) {
-        chosen = choose(fab, 0 != has_rma, true, &rc);
-    }
-    if (NULL != chosen && !has_tags(chosen)) {
-        fi_freeinfo(chosen);
-        chosen = NULL;
-    }
-    if (NULL == chosen) {
-        fab_log(fab, 1, "libfabric has no provider of tagged messages here: ofi_tagged is none");
-    }
-    return chosen;
-}
-
 struct fi_info *fab_ofi_choose(fab_t *fab, const char **why)
 {
-    struct fi_info *chosen = NULL;
+    struct fi_info *offers, *chosen = NULL;
+    struct fi_info *best[OFI_CHOICES];
     int rc = 0;
 
     set_environment(fab);
-    if (is_set(fab_params.ofi_tagged) && 0 == strcasecmp("always", fab_params.ofi_tagged)) {
-        chosen = choose_tagged(fab);
-    }
     for (int has_rma = 1; has_rma >= 0 && NULL == chosen; has_rma--) {
-        chosen = choose(fab, 0 != has_rma, false, &rc);
+        rc = get_offers(0 != has_rma, &offers);
+        if (0 != rc) {
+            continue;
+        }
+        int num = best_offers(offers, best);
+        if (num > 0) {
+            chosen = fi_dupinfo(best[fab->config.local_rank % (uint32_t) num]);
+        }
+        fi_freeinfo(offers);
     }
     if (NULL == chosen) {
         *why = no_offer(fab, rc);

@@ -100,8 +100,6 @@ struct fab_ofi_domain {
     fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];
     uint64_t flushed; /* what a read after writes reads, and nobody looks at */
 
-    fab_ofi_tm_t *tm; /* NULL: nothing is matched by offers */
-
     /* libfabric's objects */
     struct fi_info *info;
     struct fid_fabric *fabric;

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /*
- * A peer's own messages that may come behind one that is late, besides its window: of each offer of
- * either side at most an OFFER, two WITHDRAW, a PLACED, a NAMED and a GONE; and credits.
+ * A peer's own messages that may come behind one that is late, besides its window: credits, and
+ * while it reads or writes memory of this process one every FAB_OFI_PERIOD_US.
  */
-enum { FAB_OFI_OWN_MSGS = 8 * FAB_OFI_OFFERS_MAX };
+enum { FAB_OFI_OWN_MSGS = 512 };
 
 /* How far behind the next one to be delivered. */
 static uint16_t distance(const fab_ofi_ep_t *ep, uint16_t seq)

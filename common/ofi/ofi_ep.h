@@ -7,7 +7,6 @@
 
 #include <rdma/fi_domain.h>
 
-#include "ofi/ofi_offers.h"
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
@@ -67,8 +66,6 @@ struct fab_ofi_ep {
     size_t under_way;          /* bytes of these */
     uint32_t rma_period;       /* dom->period when one was last handed over */
     fab_ofi_exposed_list_t exposed;
-    fab_ofi_tm_ep_t *tm;      /* offers, both ways; NULL: none */
-    fab_ofi_offers_t *offers; /* of it, those of the peer; NULL: none can be noted */
     /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
     struct fab_ofi_failure *failure;
     uint32_t asked_at; /* dom->ticks when HELLO was sent */

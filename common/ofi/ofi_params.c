@@ -86,15 +86,6 @@ static const fab_param_t ofi_rows[] = {
                 "peers.",
     },
     {
-        FAB_PARAM(fab_params_t, ofi_tagged, STRING, 5),
-        .string = "auto",
-        .words = {"auto", "always", "none"},
-        .help = "Whether posted receives are offered to their senders, which then send long "
-                "messages to them by libfabric's tagged messages, without waiting for this "
-                "process. always: where libfabric's provider has them, and the sender is told so, "
-                "too; auto: as none, since nobody has measured it.",
-    },
-    {
         FAB_PARAM(fab_params_t, ofi_timeout, UINT, 4),
         FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",

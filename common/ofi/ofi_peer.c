@@ -93,7 +93,6 @@ const fab_ops_t fab_ofi_ops = {
     .rma = fab_ofi_rma,
     .batch = fab_ofi_batch,
     .send_now = ofi_send_now,
-    .send_offered = fab_ofi_tm_send_offered,
 };
 
 /* ---- attach -------------------------------------------------------------- */
@@ -142,7 +141,6 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     }
     peer->caps = 0 != (addr.flags & dom->addr.flags & FAB_OFI_ADDR_RMA) ? FAB_CAP_GET | FAB_CAP_PUT
                                                                         : 0;
-    peer->caps |= 0 != (addr.flags & dom->addr.flags & FAB_OFI_ADDR_TAGGED) ? FAB_CAP_TM : 0;
     peer->eager_max = fab_ofi_min(addr.eager_max, (uint32_t) dom->eager_limit);
     return OPAL_SUCCESS;
 }
@@ -165,7 +163,6 @@ static void ep_release(fab_ofi_ep_t *ep)
 
     fab_ofi_session_end(ep);
     fab_ofi_rma_drop(ep);
-    fab_ofi_tm_ep_free(ep);
     fab_ofi_ep_forget_failure(ep);
     ep->peer->ep = NULL;
     ep->peer = NULL;
@@ -238,11 +235,8 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
         fab_ofi_forget(peer);
         return true;
     }
-    if (!ep->is_dropping) {
-        ep->is_dropping = true;
-        fab_ofi_tm_ep_end(ep);
-    }
-    if (ep->num_xfers > 0 || fab_ofi_tm_ep_is_busy(ep)) {
+    ep->is_dropping = true;
+    if (ep->num_xfers > 0) {
         return false; /* libfabric still has the user's memory */
     }
     if (FAB_OFI_UP == ep->state) {

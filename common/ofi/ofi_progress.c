@@ -45,16 +45,9 @@ static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
 static inline __attribute__((always_inline)) void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr,
                                                           const void *data, size_t len)
 {
-    const uint8_t id = hdr.id;
-    fab_ofi_domain_t *dom = ep->dom;
-    const bool is_counted = 0 != (ep->peer->caps & FAB_CAP_TM);
-
     ep->consumed++;
     fab_counters.ofi_msgs_received++;
-    fab_deliver(dom->fab, ep->peer, hdr, data, len);
-    if (__builtin_expect(is_counted, 0)) {
-        fab_ofi_tm_handled(dom, id);
-    }
+    fab_deliver(ep->dom->fab, ep->peer, hdr, data, len);
     if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
         fab_ofi_schedule_credits(ep);
     }
@@ -97,11 +90,6 @@ static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr
         fab_ofi_on_answer(ep, hdr, data, len);
     } else if (id >= FAB_OFI_ID_CLOSE && id <= FAB_OFI_ID_LEFT) {
         fab_ofi_ep_on_end(ep, id);
-    } else if (id >= FAB_OFI_ID_OFFER && id <= FAB_OFI_ID_PLACED) {
-        const char *flaw = fab_ofi_tm_on_msg(ep, hdr, data, len);
-        if (NULL != flaw) {
-            bad_message(ep, flaw);
-        }
     } else if (FAB_OFI_ID_CREDIT != id && FAB_OFI_ID_READY != id) {
         bad_message(ep, "there is no such id");
     }
@@ -252,12 +240,6 @@ static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *ent
     case FAB_OFI_SEND:
         send_ended(dom, (fab_ofi_sbuf_t *) ctx, NULL);
         break;
-    case FAB_OFI_TSEND:
-        fab_ofi_tm_sent(dom, ctx, 0);
-        break;
-    case FAB_OFI_TRECV:
-        fab_ofi_tm_received(dom, ctx, entry->len, 0);
-        break;
     default:
         fab_ofi_xfer_end((fab_ofi_xfer_t *) ctx, OPAL_SUCCESS);
         break;
@@ -295,10 +277,6 @@ static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
         send_ended(dom, (fab_ofi_sbuf_t *) ctx, FI_ECANCELED == entry.err ? NULL : error);
     } else if (FAB_OFI_RMA == ctx->kind) {
         xfer_failed(dom, (fab_ofi_xfer_t *) ctx, error);
-    } else if (FAB_OFI_TSEND == ctx->kind) {
-        fab_ofi_tm_sent(dom, ctx, entry.err);
-    } else if (FAB_OFI_TRECV == ctx->kind) {
-        fab_ofi_tm_received(dom, ctx, 0, entry.err);
     } else {
         if (FI_ECANCELED != entry.err) {
             fab_log(dom->fab, 1, "%s reports a message that is lost: %s", dom->name, error);
@@ -374,9 +352,6 @@ int fab_ofi_poll(void *domain)
     int events = 0;
 
     dom->polls++;
-    if (__builtin_expect(NULL != dom->tm, 0)) {
-        fab_ofi_tm_poll_begin(dom);
-    }
     if (__builtin_expect(!dom->is_dead, 1)) {
         events = poll_queue(dom, &is_quiet);
         if (!TAILQ_EMPTY(&dom->sending)) {
@@ -395,9 +370,6 @@ int fab_ofi_poll(void *domain)
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {
         events += fab_ofi_ep_fail_deferred(dom);
     }
-    if (__builtin_expect(NULL != dom->tm, 0)) {
-        fab_ofi_tm_poll_end(dom, events);
-    }
     return events;
 }
 
@@ -413,8 +385,7 @@ int fab_ofi_progress(fab_domain_t *domain)
     const uint32_t pass = ++dom->pass;
     int events = 0;
 
-    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending) ||
-        (NULL != dom->tm && fab_ofi_tm_is_waiting(dom))) {
+    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending)) {
         events = fab_ofi_poll(dom);
     }
     if (!TAILQ_EMPTY(&dom->rma)) {

@@ -176,9 +176,6 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     why = NULL == why ? queues_open(dom) : why;
     why = NULL == why ? endpoint_open(dom) : why;
     why = NULL == why ? fill_address(dom) : why;
-    if (NULL == why && 0 != (dom->info->caps & FI_TAGGED) && !fab_ofi_tm_open(dom)) {
-        why = "There is not enough memory.";
-    }
     return NULL == why ? fab_ofi_recv_post_all(dom) : why;
 }
 
@@ -215,7 +212,6 @@ static void domain_free(fab_ofi_domain_t *dom)
     }
     fab_ofi_recv_close(dom);
     fab_ofi_rma_close(dom);
-    fab_ofi_tm_close(dom);
     fab_ofi_pool_fini(&dom->send_pool);
     free(dom->slots);
     free(dom);
@@ -293,7 +289,6 @@ static void ofi_close(fab_domain_t *domain)
     while (!LIST_EMPTY(&dom->eps)) {
         fab_ofi_ep_t *ep = LIST_FIRST(&dom->eps);
         fab_ofi_rma_drop(ep);
-        fab_ofi_tm_ep_free(ep);
         fab_ofi_ep_forget_failure(ep);
         ep->peer->ep = NULL;
         fab_ofi_ep_free(ep);
@@ -314,9 +309,7 @@ static const void *ofi_address(const fab_domain_t *domain)
 
 static bool ofi_is_idle(const fab_domain_t *domain)
 {
-    const fab_ofi_domain_t *dom = (const fab_ofi_domain_t *) domain;
-
-    return 0 == dom->num_sessions && NULL == dom->tm;
+    return 0 == ((const fab_ofi_domain_t *) domain)->num_sessions;
 }
 
 static bool ofi_is_holding(const fab_domain_t *domain)
@@ -366,7 +359,6 @@ const fab_provider_t fab_ofi_provider = {
     .spare = fab_ofi_spare,
     .progress = fab_ofi_progress,
     .poll = fab_ofi_poll,
-    .tm_use = fab_ofi_tm_use,
     .expose_any = fab_ofi_expose_any,
     .unexpose_any = fab_ofi_unexpose_any,
     .is_idle = ofi_is_idle,

@@ -44,19 +44,15 @@ static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char
 }
 
 /* A message of the fabric's goes, or is packed. */
-static void count_sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
+static void count_sent(fab_ofi_ep_t *ep)
 {
-    if (__builtin_expect(NULL != ep->offers, 0)) {
-        fab_ofi_offers_note(ep->offers, ep->sent, FAB_AM_EAGER == hdr.id || FAB_AM_RNDV == hdr.id,
-                            hdr.tag);
-    }
     ep->sent++;
     fab_counters.ofi_msgs_sent++;
 }
 
-static void sent(fab_ofi_ep_t *ep, fab_hdr_t hdr)
+static void sent(fab_ofi_ep_t *ep)
 {
-    count_sent(ep, hdr);
+    count_sent(ep);
     ep->next_seq++;
     ep->advertised = ep->consumed;
 }
@@ -256,7 +252,7 @@ static int pack(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len)
     }
     memset(at + sizeof(part) + len, 0, fab_ofi_padded(len) - len);
     ep->pack->len += (uint32_t) part_size(len);
-    count_sent(ep, hdr);
+    count_sent(ep);
     return OPAL_SUCCESS;
 }
 
@@ -289,7 +285,7 @@ static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, 
     buf->cookie = ep->cookie;
     rc = send_buf(ep, buf);
     if (OPAL_SUCCESS == rc) {
-        sent(ep, hdr);
+        sent(ep);
     } else {
         fab_ofi_pool_put(pool, buf);
     }
@@ -309,7 +305,7 @@ static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr,
     }
     rc = inject(ep, msg, finish(ep, hdr, msg, len));
     if (OPAL_SUCCESS == rc) {
-        sent(ep, hdr);
+        sent(ep);
     }
     return rc;
 }
@@ -342,7 +338,7 @@ void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size
 {
     buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
     send_or_wait(ep, buf);
-    sent(ep, hdr);
+    sent(ep);
 }
 
 /* ---- the provider's own -------------------------------------------------- */

@@ -33,8 +33,6 @@ typedef struct fab_ofi_known fab_ofi_known_t;
 typedef struct fab_ofi_op fab_ofi_op_t;
 typedef struct fab_ofi_xfer fab_ofi_xfer_t;
 typedef struct fab_ofi_exposed fab_ofi_exposed_t;
-typedef struct fab_ofi_tm fab_ofi_tm_t;
-typedef struct fab_ofi_tm_ep fab_ofi_tm_ep_t;
 
 typedef TAILQ_HEAD(fab_ofi_ep_queue, fab_ofi_ep) fab_ofi_ep_queue_t;
 typedef TAILQ_HEAD(fab_ofi_failure_queue, fab_ofi_failure) fab_ofi_failure_queue_t;
@@ -45,11 +43,9 @@ typedef LIST_HEAD(fab_ofi_xfer_list, fab_ofi_xfer) fab_ofi_xfer_list_t;
 typedef LIST_HEAD(fab_ofi_exposed_list, fab_ofi_exposed) fab_ofi_exposed_list_t;
 
 typedef enum fab_ofi_kind {
-    FAB_OFI_SEND,  /* fab_ofi_sbuf_t */
-    FAB_OFI_RECV,  /* fab_ofi_rbuf_t */
-    FAB_OFI_RMA,   /* fab_ofi_xfer_t */
-    FAB_OFI_TSEND, /* ofi_tm.c, both */
-    FAB_OFI_TRECV,
+    FAB_OFI_SEND, /* fab_ofi_sbuf_t */
+    FAB_OFI_RECV, /* fab_ofi_rbuf_t */
+    FAB_OFI_RMA,  /* fab_ofi_xfer_t */
 } fab_ofi_kind_t;
 
 typedef struct fab_ofi_ctx {

@@ -39,18 +39,6 @@
  *
  * A part counts for credits as a message of its own; PACK itself does not.
  *
- * Where both addresses have FAB_OFI_ADDR_TAGGED (doc/ofi.md), of long messages:
- *
- *      receiver                                        sender
- *      OFFER {id, tag, mask, len, count}      ->
- *                                             <-       NAMED {id, what RNDV has}; a tagged message
- *                                                      of libfabric's with tag id and the data
- *      PLACED                                 ->       in place of FIN
- *      WITHDRAW                               ->
- *                                             <-       GONE
- *
- * These do not count as credits.  There are 64 offers at most in each direction.
- *
  * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
  * Each is the sender's last message of the session.
  */
@@ -60,10 +48,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fabric/fab.h"
-
 #define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
-#define FAB_OFI_VERSION 3
+#define FAB_OFI_VERSION 4
 
 enum {
     FAB_OFI_NAME_MAX = 64,        /* bytes of an endpoint's address: the longest is 32 */
@@ -93,12 +79,7 @@ enum {
     FAB_OFI_ID_LEAVE = 135,  /* the sender takes no more messages */
     FAB_OFI_ID_LEFT = 136,   /* heard */
     FAB_OFI_ID_CHALLENGE = 137,
-    FAB_OFI_ID_OFFER = 138,
-    FAB_OFI_ID_WITHDRAW = 139, /* app_ctx: an offer */
-    FAB_OFI_ID_GONE = 140,     /* likewise, in answer: it will not be named any more */
-    FAB_OFI_ID_NAMED = 141,    /* app_ctx: the send's id, for PLACED or FIN */
-    FAB_OFI_ID_PLACED = 142,   /* app_ctx: the send whose data has come */
-    FAB_OFI_ID_PACK = 143,
+    FAB_OFI_ID_PACK = 138,
 };
 
 typedef struct fab_ofi_hdr {
@@ -151,9 +132,8 @@ static inline size_t fab_ofi_padded(size_t len)
 
 /* In an address. */
 enum {
-    FAB_OFI_ADDR_RMA = 1,    /* its memory can be read and written */
-    FAB_OFI_ADDR_VIRT = 2,   /* addresses of RMA are those of the process, not offsets */
-    FAB_OFI_ADDR_TAGGED = 4, /* offers may go to it, and come from it */
+    FAB_OFI_ADDR_RMA = 1,  /* its memory can be read and written */
+    FAB_OFI_ADDR_VIRT = 2, /* addresses of RMA are those of the process, not offsets */
 };
 
 /* Section of a process's address. */
@@ -217,28 +197,6 @@ typedef struct fab_ofi_welcome {
 } fab_ofi_welcome_t;
 
 _Static_assert(56 == sizeof(fab_ofi_welcome_t), "fab_ofi_welcome_t is a wire format");
-
-/* Payload of OFFER. */
-typedef struct fab_ofi_offer_msg {
-    uint64_t tag; /* for messages with (tag & mask) == tag */
-    uint64_t mask;
-    uint64_t len;   /* bytes there is room for */
-    uint32_t id;    /* the tag of the tagged message with the data */
-    uint16_t count; /* messages that the sender of the offer has taken, as credits in the header */
-    uint16_t reserved;
-} fab_ofi_offer_msg_t;
-
-_Static_assert(32 == sizeof(fab_ofi_offer_msg_t), "fab_ofi_offer_msg_t is a wire format");
-
-/* Payload of NAMED: an announcement whose data goes to an offer. */
-typedef struct fab_ofi_named_msg {
-    uint64_t tag;
-    fab_rndv_t rndv;
-    uint32_t offer;
-    uint32_t reserved;
-} fab_ofi_named_msg_t;
-
-_Static_assert(64 == sizeof(fab_ofi_named_msg_t), "fab_ofi_named_msg_t is a wire format");
 
 /* Start of fab_rkey_t. */
 typedef struct fab_ofi_rkey {

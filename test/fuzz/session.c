@@ -3,9 +3,7 @@
  * libFuzzer: messages that come by libfabric (ofi_wire.h), and entries of its completion queue.
  * Whatever they are, nothing is read outside of them, and the peer lives on, leaves or fails for a
  * reason. The target is the peer, and libfabric: what this process sends to it goes nowhere, but it
- * learns from that what an honest peer would say next. This process lists receives, too, which it
- * offers to the peer: each is matched or taken off the list, once, and libfabric writes only to
- * memory that it has.
+ * learns from that what an honest peer would say next.
  *
  * Input: a byte (1: the peer asks for the session, otherwise this process), then steps: a byte
  * (fuzz_step_t and flags), a byte with a length, so many bytes. The bytes are added (xor) to those
@@ -14,7 +12,6 @@
 #include "fuzz.h"
 
 #include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
 
 #include "fabric/fab_core.h"
 #include "ofi/ofi.h"
@@ -31,13 +28,7 @@ typedef enum fuzz_step {
     UNSENT = 7,    /* a message was not delivered */
     NO_BUFFER = 8, /* an error of a receive buffer */
     CLOSE = 9,     /* this process closes the peer */
-    LIST = 10,     /* a receive; length, tag */
-    UNLIST = 11,   /* the first receive: MPI_Cancel, or it was given away (RELEASED) */
-    LAND = 12,     /* data comes to the first tagged receive that libfabric has; length */
-    SEND_LONG = 13,
-    NAMED = 14, /* the peer has a message for the last offer */
-    GONE = 15,  /* the peer has heard that it was withdrawn */
-    STEPS = 16,
+    STEPS = 10,
 } fuzz_step_t;
 
 enum {
@@ -53,8 +44,6 @@ enum {
     WINDOW = 8,
     UNDER_WAY = 4, /* messages that this process may send until it polls */
     MAX_POLLS = 1000,
-    RECVS = 8,
-    RECV_UNIT = 16, /* bytes */
 };
 
 static fab_t *fab;
@@ -71,14 +60,11 @@ static struct {
     uint32_t hello_cookie;
     uint64_t nonce;
     uint16_t seq; /* of the next message to it */
-    fab_ofi_offer_msg_t offer;
 } told;
 
 /* ---- libfabric ----------------------------------------------------------- */
 
 static struct fi_ops_msg msg_ops;
-static struct fi_ops_tagged tagged_ops;
-static struct fi_ops_ep ep_ops;
 static struct fi_ops_cq cq_ops;
 static void *sent[UNDER_WAY]; /* contexts */
 static size_t num_sent;
@@ -108,8 +94,6 @@ static void hear(const void *msg, size_t len)
         told.index = welcome.index;
         told.cookie = welcome.cookie;
         told.seq = 0;
-    } else if (FAB_OFI_ID_OFFER == fab_ofi_hdr_id(&hdr)) {
-        memcpy(&told.offer, payload, sizeof(told.offer));
     }
 }
 
@@ -128,46 +112,6 @@ static ssize_t fuzz_inject(struct fid_ep *ep, const void *buf, size_t len, fi_ad
 {
     (void) ep, (void) to;
     hear(buf, len);
-    return 0;
-}
-
-/* Tagged receives, the oldest first. */
-static struct {
-    void *context;
-    struct iovec iov;
-    bool is_cancelled;
-} posted[2 * RECVS];
-static size_t num_posted;
-
-static ssize_t fuzz_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-    (void) ep, (void) flags;
-    if (2 * RECVS == num_posted) {
-        return -FI_EAGAIN;
-    }
-    posted[num_posted].context = msg->context;
-    posted[num_posted].iov = *msg->msg_iov;
-    posted[num_posted++].is_cancelled = false;
-    return 0;
-}
-
-static ssize_t fuzz_cancel(fid_t fid, void *context)
-{
-    (void) fid;
-    for (size_t i = 0; i < num_posted; i++) {
-        posted[i].is_cancelled = posted[i].is_cancelled || context == posted[i].context;
-    }
-    return 0;
-}
-
-static ssize_t fuzz_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-    (void) ep, (void) flags;
-    if (UNDER_WAY == num_sent) {
-        return -FI_EAGAIN;
-    }
-    fuzz_read(msg->msg_iov->iov_base, msg->msg_iov->iov_len);
-    sent[num_sent++] = msg->context;
     return 0;
 }
 
@@ -206,156 +150,10 @@ static void take_libfabric(void)
     msg_ops.sendmsg = fuzz_sendmsg;
     msg_ops.inject = fuzz_inject;
     dom->rdm->msg = &msg_ops;
-    tagged_ops = *dom->rdm->tagged;
-    tagged_ops.recvmsg = fuzz_trecvmsg;
-    tagged_ops.sendmsg = fuzz_tsendmsg;
-    dom->rdm->tagged = &tagged_ops;
-    ep_ops = *dom->rdm->ops;
-    ep_ops.cancel = fuzz_cancel;
-    dom->rdm->ops = &ep_ops;
     cq_ops = *dom->cq->ops;
     cq_ops.read = fuzz_cq_read;
     cq_ops.readerr = fuzz_cq_readerr;
     dom->cq->ops = &cq_ops;
-}
-
-/* ---- receives that are listed -------------------------------------------- */
-
-typedef struct fuzz_recv {
-    fab_tm_recv_t recv;
-    bool is_listed; /* neither matched nor taken off */
-    bool is_matched;
-    bool is_deleting;
-} fuzz_recv_t;
-
-static fuzz_recv_t recvs[RECVS];
-static fab_tm_device_t device;
-static uint16_t num_handled;
-static uint32_t num_outs; /* long sends under way */
-
-static void recv_release(fuzz_recv_t *recv)
-{
-    device.release(device.device, recv->recv.place);
-    free(recv->recv.data);
-    recv->is_listed = recv->is_matched = false;
-}
-
-static void on_poll(void *ctx)
-{
-    (void) ctx;
-}
-
-static void on_poll_end(void *ctx, bool is_idle)
-{
-    (void) ctx, (void) is_idle;
-}
-
-static void on_handled(void *ctx)
-{
-    (void) ctx;
-    num_handled++;
-}
-
-static bool on_must_hold(void *ctx)
-{
-    (void) ctx;
-    return false;
-}
-
-static fab_peer_t *on_sender(void *ctx, const fab_tm_recv_t *recv, uint64_t tag)
-{
-    (void) ctx, (void) recv, (void) tag;
-    return fab_peer_find(fab, name);
-}
-
-static bool on_matched(void *ctx, fab_tm_recv_t *listed, const fab_tm_match_t *match)
-{
-    fuzz_recv_t *recv = (fuzz_recv_t *) listed;
-
-    (void) ctx;
-    if (match->is_first ? !recv->is_listed : !recv->is_matched) {
-        fuzz_fail("a match of a receive that is not listed");
-    }
-    if (match->is_last && match->len > listed->len) {
-        fuzz_fail("a match that is longer than the receive");
-    }
-    recv->is_listed = false;
-    recv->is_matched = true;
-    if (match->is_last) {
-        recv_release(recv);
-    }
-    return true;
-}
-
-static bool on_done(void *ctx, uint64_t wr_id, bool is_success)
-{
-    fuzz_recv_t *recv = &recvs[wr_id];
-
-    (void) ctx;
-    if (!recv->is_deleting || is_success != recv->is_listed) {
-        fuzz_fail("a DEL with another outcome than that of the receive");
-    }
-    recv->is_deleting = false;
-    if (is_success) {
-        recv_release(recv);
-    }
-    return true;
-}
-
-static const fab_tm_user_t tm_user = {.poll_begin = on_poll,
-                                      .poll_end = on_poll_end,
-                                      .handled = on_handled,
-                                      .must_hold = on_must_hold,
-                                      .sender = on_sender,
-                                      .matched = on_matched,
-                                      .done = on_done,
-                                      .failed = on_poll};
-
-static void list(uint8_t len, uint8_t tag)
-{
-    fuzz_recv_t *recv = recvs;
-    fab_tm_cmd_t cmd = {.op = FAB_TM_ADD, .count = num_handled};
-
-    while (recv < recvs + RECVS && (recv->is_listed || recv->is_matched || recv->is_deleting)) {
-        recv++;
-    }
-    if (recvs + RECVS == recv || NULL == fab_peer_find(fab, name)) {
-        return;
-    }
-    recv->recv = (fab_tm_recv_t){.tag = tag, .mask = UINT64_MAX, .len = RECV_UNIT * (1u + len)};
-    recv->recv.data = malloc(recv->recv.len);
-    cmd.recv = &recv->recv;
-    recv->is_listed = FAB_TM_POSTED == device.ops->post(device.device, &cmd);
-    if (!recv->is_listed) {
-        fuzz_fail("there is no room for a receive");
-    }
-}
-
-static void out_complete(fab_out_t *out, int status)
-{
-    (void) status;
-    num_outs--;
-    free(out);
-}
-
-static void send_long(void)
-{
-    static const char data[2 * RECV_UNIT];
-    const fab_rndv_t rndv = {.len = sizeof(data)};
-    fab_peer_t *peer = fab_peer_find(fab, name);
-    fab_out_t *out = malloc(sizeof(*out));
-
-    *out = (fab_out_t){.head = &rndv,
-                       .head_len = sizeof(rndv),
-                       .buf = data,
-                       .len = sizeof(data),
-                       .complete = out_complete};
-    if (NULL != peer && FAB_PEER_UP == peer->state && NULL != peer->ep && !fab_ofi_is_known(peer) &&
-        OPAL_SUCCESS == peer->ops->send_offered(peer, fab_hdr(FAB_AM_RNDV, 0, 1), out)) {
-        num_outs++;
-    } else {
-        free(out);
-    }
 }
 
 /* ---- this process -------------------------------------------------------- */
@@ -375,7 +173,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     fab_params.providers = "ofi";
     fab_params.ofi_provider = "net,tcp";
     fab_params.ofi_buffers = 2;
-    fab_params.ofi_tagged = "always";
     fab = fuzz_open_fabric(0);
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (FAB_WIRE_OFI == fab_providers[i]->id) {
@@ -390,9 +187,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     }
     address_len = fab_address(fab, address, sizeof(address));
     take_libfabric();
-    if (!fab_tm_use(fab, &tm_user, NULL, &device)) {
-        fuzz_fail("no receives are offered");
-    }
     return 0;
 }
 
@@ -459,33 +253,20 @@ static void change(unsigned char *msg, size_t size, const uint8_t *bytes, size_t
     }
 }
 
-/* Its next message of the session: longer if there are more bytes that change it. */
-static void say(uint8_t id, const void *payload, size_t size, const uint8_t *bytes, size_t len,
-                int flags)
+/* Its next message of the session: as long as there are bytes that change it, but a header. */
+static void say(const uint8_t *bytes, size_t len, int flags)
 {
-    const fab_ofi_hdr_t honest = {.id_index = fab_ofi_id_index(id, 0, told.index),
-                                  .app_ctx = told.offer.id,
+    const fab_ofi_hdr_t honest = {.id_index = fab_ofi_id_index(AM_DATA, 0, told.index),
                                   .cookie = told.cookie,
                                   .seq = (uint16_t) (told.seq + (0 != (flags & EARLY)))};
     unsigned char msg[sizeof(fab_ofi_hdr_t) + UINT8_MAX] = {0};
     fab_ofi_hdr_t hdr;
 
     memcpy(msg, &honest, sizeof(honest));
-    if (size > 0) {
-        memcpy(msg + sizeof(honest), payload, size);
-    }
     change(msg, sizeof(msg), bytes, len);
     memcpy(&hdr, msg, sizeof(hdr));
     told.seq += hdr.seq == told.seq;
-    receive(msg, len > sizeof(honest) + size ? len : sizeof(honest) + size, flags);
-}
-
-static void say_named(const uint8_t *bytes, size_t len, int flags)
-{
-    const fab_ofi_named_msg_t named = {
-        .tag = told.offer.tag, .rndv.len = told.offer.len, .offer = told.offer.id};
-
-    say(FAB_OFI_ID_NAMED, &named, sizeof(named), bytes, len, flags);
+    receive(msg, len > sizeof(honest) ? len : sizeof(honest), flags);
 }
 
 /* A message with a proof, which is at its end. */
@@ -555,83 +336,13 @@ static void say_welcome(const uint8_t *bytes, size_t len, int flags)
     say_proved(hdr, &welcome, sizeof(welcome), bytes, len, flags);
 }
 
-/* ---- tagged receives, and errors ------------------------------------------ */
-
-static void report_as(void *context, uint64_t flags, int err)
-{
-    error = (struct fi_cq_err_entry){.op_context = context, .flags = flags, .err = err};
-    for (int i = 0; i < MAX_POLLS && 0 != error.err; i++) {
-        fab_progress(fab);
-    }
-}
+/* ---- errors -------------------------------------------------------------- */
 
 static void report(void *context, uint64_t flags)
 {
-    report_as(context, flags, FI_EIO);
-}
-
-static void forget_posted(size_t at)
-{
-    num_posted--;
-    memmove(&posted[at], &posted[at + 1], (num_posted - at) * sizeof(posted[0]));
-}
-
-static void land(uint8_t len)
-{
-    void *context = posted[0].context;
-    const size_t room = posted[0].iov.iov_len, said = len * (size_t) RECV_UNIT;
-    const size_t size = said < room ? said : room;
-
-    if (0 == num_posted) {
-        return;
-    }
-    memset(posted[0].iov.iov_base, len, size);
-    forget_posted(0);
-    next = (struct fi_cq_tagged_entry){
-        .op_context = context, .flags = FI_RECV | FI_TAGGED, .len = size};
-    for (int i = 0; i < MAX_POLLS && NULL != next.op_context; i++) {
+    error = (struct fi_cq_err_entry){.op_context = context, .flags = flags, .err = FI_EIO};
+    for (int i = 0; i < MAX_POLLS && 0 != error.err; i++) {
         fab_progress(fab);
-    }
-}
-
-/* libfabric gives back what was cancelled. */
-static void end_cancelled(void)
-{
-    for (size_t i = 0; i < num_posted;) {
-        void *context = posted[i].context;
-        if (!posted[i].is_cancelled) {
-            i++;
-            continue;
-        }
-        forget_posted(i);
-        report_as(context, FI_RECV | FI_TAGGED, FI_ECANCELED);
-        i = 0;
-    }
-}
-
-/*
- * Take the first receive off the list: it is cancelled, or was given to a message that named none,
- * after which an honest sender sends nothing to it.
- */
-static void unlist(bool is_cancelled)
-{
-    for (uint64_t i = 0; i < RECVS; i++) {
-        fuzz_recv_t *recv = &recvs[i];
-        const fab_tm_cmd_t cmd = {.op = FAB_TM_DEL,
-                                  .is_signaled = is_cancelled,
-                                  .count = num_handled,
-                                  .handle = recv->recv.handle,
-                                  .wr_id = i};
-        if (recv->is_listed && !recv->is_deleting) {
-            recv->is_deleting = is_cancelled;
-            (void) device.ops->post(device.device, &cmd);
-            if (!is_cancelled) {
-                recv->is_listed = false;
-                end_cancelled();
-                recv_release(recv);
-            }
-            return;
-        }
     }
 }
 
@@ -656,9 +367,9 @@ static void step(uint8_t what, const uint8_t *bytes, size_t len)
 {
     const int flags = what & 0xf0;
 
-    switch (what % STEPS) {
+    switch (what % 16 % STEPS) {
     case MESSAGE:
-        say(AM_DATA, NULL, 0, bytes, len, flags);
+        say(bytes, len, flags);
         break;
     case RAW:
         receive(bytes, len, flags);
@@ -684,53 +395,9 @@ static void step(uint8_t what, const uint8_t *bytes, size_t len)
     case NO_BUFFER:
         report_no_buffer(flags);
         break;
-    case CLOSE:
+    default:
         close_peer();
         break;
-    case LIST:
-        list(len > 0 ? bytes[0] : 0, len > 1 ? bytes[1] : 0);
-        break;
-    case UNLIST:
-        unlist(0 == (flags & RELEASED));
-        break;
-    case LAND:
-        land(len > 0 ? bytes[0] : UINT8_MAX);
-        break;
-    case SEND_LONG:
-        send_long();
-        break;
-    case NAMED:
-        say_named(bytes, len, flags);
-        break;
-    default:
-        say(FAB_OFI_ID_GONE, NULL, 0, bytes, len, flags);
-        break;
-    }
-    if (0 == (flags & EARLY)) {
-        end_cancelled();
-    }
-}
-
-/* All receives are taken off the list. */
-static void end_recvs(void)
-{
-    for (int i = 0; i < RECVS; i++) {
-        unlist(false);
-    }
-    for (int i = 0; i < MAX_POLLS && num_posted > 0; i++) {
-        fab_progress(fab);
-        end_cancelled();
-    }
-    for (int i = 0; i < RECVS; i++) {
-        for (int polls = 0; recvs[i].is_deleting && polls < MAX_POLLS; polls++) {
-            fab_progress(fab);
-        }
-        if (recvs[i].is_listed || recvs[i].is_matched || recvs[i].is_deleting) {
-            fuzz_fail("a receive is left");
-        }
-    }
-    if (num_posted > 0 || num_outs > 0) {
-        fuzz_fail("libfabric has something that nobody wants back");
     }
 }
 
@@ -752,10 +419,8 @@ static void end_peer(void)
             fuzz_fail("something of the peer is left");
         }
         fab_progress(fab);
-        end_cancelled();
         peer = fab_peer_find(fab, name);
     }
-    end_recvs();
     for (int i = 0; dom->send_pool.used > 0 && i < MAX_POLLS; i++) {
         fab_progress(fab);
     }

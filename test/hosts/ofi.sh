@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=300 needs=ip,fi_info,libfabric-1.15 cores=2 short=ofi
 #
-# MPI programs on two hosts that communicate by libfabric, over its providers in software, without
-# and with receives offered to their senders (in a short run by turns); then where its device leads
-# nowhere.
+# MPI programs on two hosts that communicate by libfabric, over its providers in software (in a
+# short run over every second one, by turns); then where its device leads nowhere.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/ofi.sh
 . "$TM_SRC/test/lib/ofi.sh"
@@ -15,14 +14,13 @@ hosts_up 2
 mapfile -t offers < <(ofi_offers tcp net 'tcp;ofi_rxm' sockets)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 
-# check PROVIDER TAGGED.  The device is eth0: with several addresses of a host the first would be
+# check PROVIDER.  The device is eth0: with several addresses of a host the first would be
 # taken.
 check()
 {
     settings=("OMPI_MCA_pml_tm_ofi_provider=$1" OMPI_MCA_pml_tm_ofi_if_include=eth0
-        "OMPI_MCA_pml_tm_ofi_tagged=$2" FI_OFI_RXM_BUFFER_SIZE=1024)
+        FI_OFI_RXM_BUFFER_SIZE=1024)
     hosts_check 1 "${settings[@]}" counters ofi_msgs_sent
-    [[ $2 == none ]] || hosts_check 1 "${settings[@]}" offered counted
     hosts_check 1 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi ordering
     hosts_check 2 "${settings[@]}" OMPI_MCA_pml_tm_providers=ofi random "$(tm_seed 71)" \
         "$(tm_seconds 5)"
@@ -30,9 +28,7 @@ check()
 }
 
 for provider in "${offers[@]}"; do
-    for tagged in none always; do
-        ! is_turn 2 || check "$provider" "$tagged"
-    done
+    ! is_turn 2 || check "$provider"
 done
 
 # A device that leads nowhere: the peer is reached by tcp, by another one.

@@ -13,10 +13,10 @@
 mapfile -t offers < <(ofi_offers tcp net)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 
-# one PROVIDER KIND NP [OPTION...]
+# one PROVIDER KIND NP
 one()
 {
-    choice=(--mca pml tm --mca pml_tm_providers ofi --mca pml_tm_ofi_provider "$1" "${@:4}")
+    choice=(--mca pml tm --mca pml_tm_providers ofi --mca pml_tm_ofi_provider "$1")
     kill_one "$2" "$3"
     what="$1: $what"
     if [[ $2 != init ]]; then
@@ -32,9 +32,6 @@ one()
 for provider in "${offers[@]}"; do
     for kind in init finalize eager rndv bulk coll flood; do
         one "$provider" "$kind" 3
-    done
-    for kind in rndv bulk; do
-        one "$provider" "$kind" 3 --mca pml_tm_ofi_tagged always
     done
 done
 ((failures == 0)) || fail "$failures times"

@@ -21,7 +21,6 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext.h>
 #include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
 
 #define OFIDEV_EXPORT __attribute__((visibility("default")))
 
@@ -33,7 +32,7 @@ OFIDEV_EXPORT int fi_open(uint32_t version, const char *name, void *attr, size_t
 /* Notices of memory that is unmapped, so far. */
 OFIDEV_EXPORT unsigned ofidev_notified(void);
 
-enum { HELD_MAX = 65536, CANCELS_MAX = 4096, CONTEXT_MARK = 0x5a };
+enum { HELD_MAX = 65536, CONTEXT_MARK = 0x5a };
 
 /* An entry that the caller has not been shown yet. */
 typedef struct held {
@@ -47,7 +46,6 @@ static struct {
     unsigned delay;     /* reads of the queue by which an entry is held back at most */
     unsigned unaligned; /* bytes by which receive buffers are shifted */
     unsigned lost;      /* per thousand of reads that report an error of nobody */
-    unsigned cancel;    /* reads of the queue before a cancel is looked at, at most */
     unsigned room;      /* operations under way at most; 0: no limit */
     unsigned swallow;   /* messages up to the one that is lost; 0: none is */
     unsigned refuse;    /* receive buffers up to the first that is refused; 0: none is */
@@ -59,13 +57,6 @@ static struct {
 static held_t held[HELD_MAX];
 static size_t num_held;
 static unsigned under_way;
-
-/* A cancel that the provider has not been told of yet; in order. */
-static struct {
-    void *context; /* NULL: what it was for has completed */
-    unsigned wait;
-} cancels[CANCELS_MAX];
-static size_t num_cancels;
 static bool has_lost;
 
 /* the originals, and the copies that the objects have */
@@ -73,10 +64,7 @@ static struct fi_ops_fabric fabric_ops, *real_fabric;
 static struct fi_ops_domain domain_ops, *real_domain;
 static struct fi_ops_mr mr_ops, *real_mr;
 static struct fi_ops_msg msg_ops, *real_msg;
-static struct fi_ops_tagged tagged_ops, *real_tagged;
 static struct fi_ops_rma rma_ops, *real_rma;
-static struct fi_ops_ep ep_ops, *real_ep;
-static struct fid_ep *the_ep;
 static struct fi_ops_cq cq_ops, *real_cq;
 static struct fi_ops mr_fid_ops, *real_mr_fid;
 static struct fi_ops domain_fid_ops, *real_domain_fid;
@@ -103,7 +91,6 @@ static void read_settings(void)
     dev.room = setting("OFIDEV_ROOM");
     dev.swallow = setting("OFIDEV_SWALLOW");
     dev.refuse = setting("OFIDEV_REFUSE");
-    dev.cancel = setting("OFIDEV_CANCEL");
     dev.release = (int) setting("OFIDEV_RELEASE");
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
     dev.mr_endpoint = 0 != setting("OFIDEV_MR_ENDPOINT");
@@ -195,68 +182,6 @@ static ssize_t dev_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t
     return rc;
 }
 
-static ssize_t dev_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-    ssize_t rc = is_busy() ? -FI_EAGAIN : real_tagged->sendmsg(ep, msg, flags);
-
-    if (0 == rc) {
-        context_take(msg->context);
-        under_way++;
-    }
-    return rc;
-}
-
-static ssize_t dev_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-    ssize_t rc = chance(1000) < dev.again ? -FI_EAGAIN : real_tagged->recvmsg(ep, msg, flags);
-
-    if (0 == rc) {
-        context_take(msg->context);
-    }
-    return rc;
-}
-
-/* ---- cancels -------------------------------------------------------------- */
-
-static ssize_t dev_cancel(struct fid *fid, void *context)
-{
-    if (0 == dev.cancel) {
-        return real_ep->cancel(fid, context);
-    }
-    if (CANCELS_MAX == num_cancels) {
-        broken("too many cancels");
-    }
-    cancels[num_cancels].context = context;
-    cancels[num_cancels++].wait = chance(dev.cancel + 1);
-    return 0;
-}
-
-/* What a cancel was for is complete: its context may be used again. */
-static void forget_cancels(const void *context)
-{
-    for (size_t i = 0; i < num_cancels; i++) {
-        cancels[i].context = context == cancels[i].context ? NULL : cancels[i].context;
-    }
-}
-
-static void execute_cancels(void)
-{
-    while (num_cancels > 0 && 0 == cancels[0].wait) {
-        void *context = cancels[0].context;
-
-        num_cancels--;
-        memmove(&cancels[0], &cancels[1], num_cancels * sizeof(cancels[0]));
-        if (NULL != context) {
-            (void) real_ep->cancel(&the_ep->fid, context);
-        }
-    }
-    if (num_cancels > 0) {
-        cancels[0].wait--;
-    }
-}
-
-/* ---- messages and RMA, continued ------------------------------------------ */
-
 static ssize_t dev_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
     ssize_t rc = is_busy() ? -FI_EAGAIN : real_rma->readmsg(ep, msg, flags);
@@ -338,9 +263,6 @@ static ssize_t show(struct fi_cq_tagged_entry *entries, size_t count)
     }
     num_held = kept;
     for (size_t i = 0; i < num; i++) {
-        if (0 != (entries[i].flags & FI_TAGGED)) {
-            forget_cancels(entries[i].op_context);
-        }
         if (0 != (entries[i].flags & (FI_SEND | FI_READ | FI_WRITE))) {
             context_check(entries[i].op_context);
             under_way--;
@@ -358,7 +280,6 @@ static ssize_t dev_read(struct fid_cq *cq, void *buf, size_t count)
         has_lost = true;
         return -FI_EAVAIL;
     }
-    execute_cancels();
     num = real_cq->read(cq, some, sizeof(some) / sizeof(some[0]));
     for (ssize_t i = 0; i < num; i++) {
         take_entry(&some[i]);
@@ -376,9 +297,6 @@ static ssize_t dev_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uin
         return 1;
     }
     rc = real_cq->readerr(cq, entry, flags);
-    if (1 == rc && NULL != entry->op_context) {
-        forget_cancels(entry->op_context);
-    }
     under_way -= 1 == rc && NULL != entry->op_context &&
                  0 != (entry->flags & (FI_SEND | FI_READ | FI_WRITE));
     return rc;
@@ -503,18 +421,6 @@ static int dev_endpoint(struct fid_domain *domain, struct fi_info *info, struct 
         msg_ops.inject = dev_inject;
         msg_ops.recvmsg = dev_recvmsg;
         (*ep)->msg = &msg_ops;
-        real_tagged = (*ep)->tagged;
-        if (NULL != real_tagged) {
-            tagged_ops = *real_tagged;
-            tagged_ops.sendmsg = dev_tsendmsg;
-            tagged_ops.recvmsg = dev_trecvmsg;
-            (*ep)->tagged = &tagged_ops;
-        }
-        the_ep = *ep;
-        real_ep = the_ep->ops;
-        ep_ops = *real_ep;
-        ep_ops.cancel = dev_cancel;
-        the_ep->ops = &ep_ops;
         real_rma = (*ep)->rma;
         if (NULL != real_rma) {
             rma_ops = *real_rma;
@@ -573,7 +479,6 @@ static int dev_domain(struct fid_fabric *fabric, struct fi_info *info, struct fi
     }
     if (0 == rc) {
         num_held = under_way = 0;
-        num_cancels = 0;
         real_msg = NULL;
         real_cq = NULL;
         num_regs = num_binds = num_enables = 0;

@@ -14,7 +14,7 @@
 
 enum {
     PACKED = 20, /* messages at once */
-    OWN = 400,   /* of the provider's own behind one that is late, with offers both ways */
+    OWN = 400,   /* of the provider's own behind one that is late */
     GETS = 3,    /* under way when the fabric is closed */
 };
 
@@ -287,7 +287,7 @@ static void test_packed(void **state)
     assert_int_equal(world_run(2, false, packed), 0);
 }
 
-/* One message is late; none that a peer with many offers may have sent meanwhile is lost. */
+/* One message is late; none that the peer may have sent meanwhile is lost. */
 static void late(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);

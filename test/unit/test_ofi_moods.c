@@ -77,7 +77,6 @@ int main(int argc, char **argv)
     int rc = 0;
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";
-    fab_params.ofi_tagged = (char *) (uintptr_t) "always";
     for (int mood = first; 0 == rc && mood < (argc > 1 ? first + 1 : MOODS); mood++) {
         if (argc > 1 || turn < 0 || turn == mood % 3) {
             rc = run_mood(mood, argc > 2 ? argv[2] : NULL);
