@@ -378,22 +378,6 @@ AC_DEFUN([TM_CHECK_HWLOC], [
     LIBS=$tm_save_LIBS
 ])
 
-# TM_CHECK_OTF2
-# tm_trace writes OTF2 archives where the library is, version 3.0 (2021) or later.  Sets TM_OTF2_LIBS
-# and tm_otf2.
-AC_DEFUN([TM_CHECK_OTF2], [
-    AC_MSG_CHECKING([for OTF2])
-    tm_otf2="no: tm_trace writes JSON and text (package libotf2-trace-dev)" TM_OTF2_LIBS=
-    tm_save_LIBS=$LIBS LIBS="-lotf2 $LIBS"
-    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <otf2/otf2.h>]],
-                                    [[return NULL == OTF2_Archive_Open || OTF2_COMM_FLAG_NONE;]])],
-        [tm_otf2=yes TM_OTF2_LIBS=-lotf2
-         AC_DEFINE([TM_HAVE_OTF2], [1], [tm_trace writes OTF2 archives])])
-    LIBS=$tm_save_LIBS
-    AC_MSG_RESULT([$tm_otf2])
-    AC_SUBST([TM_OTF2_LIBS])
-])
-
 # TM_STANDALONE_CONFIG
 # The whole of configure.ac between its initialisation and its output.
 AC_DEFUN([TM_STANDALONE_CONFIG], [
@@ -410,7 +394,6 @@ AC_DEFUN([TM_STANDALONE_CONFIG], [
     TM_CHECK_OMPI
     TM_CHECK_OFI
     TM_CHECK_VERBS
-    TM_CHECK_OTF2
     AS_IF([test $tm_have_verbs = yes && test -z "$tm_missing"], [TM_CHECK_HWLOC])
     TM_REPORT_MISSING
 
@@ -469,7 +452,6 @@ pml_tm TM_VERSION_STRING
   PMIx           $tm_pmix
   libibverbs     $tm_verbs
   libfabric      $tm_ofi
-  OTF2           $tm_otf2
   compiler       $CC $CFLAGS
   component in   $tm_where
 "])

@@ -14,7 +14,6 @@
  *   pml_tm_text.c            what reports are written with
  *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
  *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
- *   pml_tm_record.c          what the recorder is told of messages
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_comm.c            communicators: from context id to matching domain
  *   pml_tm_excid.c           communicators whose context ids differ between processes

@@ -5,6 +5,7 @@
 #include "pml_tm_entry.h"
 
 #include "fabric/fab_copy.h"
+#include "fabric/fab_look.h"
 #include "match/match_inl.h"
 
 #include "pml_tm_comm.h"
@@ -16,7 +17,6 @@
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_stream.h"
-#include "pml_tm_tool.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
@@ -202,7 +202,6 @@ static inline void keep_short(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, uint64_t
     msg->data_len = len;
     fab_copy_short(msg->data, data, len);
     ++mca_pml_tm.counters.unexpected;
-    mca_pml_tm_tool_message(PML_TM_TOOL_UNEXPECTED, tmc->comm, tag, len);
     fab_match_add_msg(&tmc->match, &msg->match, (int32_t) (key >> 32), (int32_t) (uint32_t) key);
     mca_pml_tm_msg_count(msg);
 }
@@ -320,6 +319,10 @@ void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         mca_pml_tm_bad_message(peer, "rendezvous: more data than the message has");
         return;
     }
+    fab_look_event(mca_pml_tm.fab, (fab_event_t){.kind = FAB_EVENT_ANNOUNCED,
+                                                 .peer = peer->name,
+                                                 .tag = mca_pml_tm_tag_tag(hdr.tag),
+                                                 .bytes = rndv.len});
     req = mca_pml_tm_match_msg(peer, hdr, &tmc, &is_bad);
     if (NULL != req) {
         mca_pml_tm_recv_rndv(req, peer, hdr, &rndv, (const char *) data + sizeof(rndv),

@@ -49,12 +49,6 @@
 
 #include "opal/mca/threads/wait_sync.h"
 
-/* Events of MPI_T (pml_tm_tool.h). */
-#if OMPI_MAJOR_VERSION >= 6
-#include "opal/mca/base/mca_base_event.h"
-#define PML_TM_HAS_EVENTS 1
-#endif
-
 /* Version of the PML framework's component structure. */
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_1_0
 

@@ -19,11 +19,9 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
-#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_sent.h"
 #include "pml_tm_stream.h"
-#include "pml_tm_tool.h"
 #include "tm_commit.h"
 
 OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;
@@ -150,7 +148,6 @@ static int tm_register(void)
     rc = register_params();
     register_counters();
     mca_pml_tm.component = &mca_pml_tm_component.pmlm_version;
-    mca_pml_tm_tool_open();
     return OPAL_SUCCESS == rc ? fab_params_register(&mca_pml_tm_component.pmlm_version) : rc;
 }
 
@@ -165,7 +162,6 @@ static int tm_open(void)
 
 static int tm_close(void)
 {
-    mca_pml_tm_tool_close();
     opal_output_close(mca_pml_tm.output);
     mca_pml_tm.output = -1;
     return OMPI_SUCCESS;
@@ -247,12 +243,6 @@ static unsigned choose_source_bits(unsigned num_procs)
     return bits;
 }
 
-static void peer_moved(void *ctx, const fab_peer_t *peer)
-{
-    (void) ctx;
-    mca_pml_tm_tool_peer(PML_TM_TOOL_PEER_MOVED, peer);
-}
-
 static void log_line(void *ctx, int level, const char *text)
 {
     (void) ctx;
@@ -273,7 +263,6 @@ static int open_fabric(void)
         .may_sleep = PML_TM_SLEEP == mca_pml_tm.idle || mca_pml_tm.params.progress_thread,
         .peer_failed = mca_pml_tm_peer_failed,
         .peer_left = mca_pml_tm_peer_left,
-        .peer_moved = peer_moved,
         .others_wait = mca_pml_tm_others_wait,
         .log = log_line,
     };
@@ -384,7 +373,6 @@ static int finalize(void)
     mca_pml_tm.is_enabled = false;
     mca_pml_tm.light_left = 0;
     mca_pml_tm_hang_close();
-    mca_pml_tm_record_fini();
     mca_pml_tm_wait_close();
     mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();

@@ -9,7 +9,6 @@
 
 #include "pml_tm_blocks.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_tool.h"
 
 /* Out of line, so that the common path need not save registers. */
 #define NOINLINE __attribute__((noinline))
@@ -28,8 +27,6 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
     req->req_recv.req_bytes_packed = len;
     if (OPAL_UNLIKELY(len > req->capacity)) {
         ++mca_pml_tm.counters.truncated;
-        mca_pml_tm_tool_message(PML_TM_TOOL_TRUNCATED, req->req_recv.req_base.req_comm, hdr.tag,
-                                len);
         req->core.error = MPI_ERR_TRUNCATE;
         req->wanted = req->capacity;
     }

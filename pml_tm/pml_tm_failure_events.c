@@ -12,7 +12,6 @@
 #include "pml_tm_peer.h"
 #include "pml_tm_request.h"
 #include "pml_tm_stream.h"
-#include "pml_tm_tool.h"
 
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {
@@ -21,7 +20,6 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
 
     (void) ctx;
     (void) rc;
-    mca_pml_tm_tool_peer(PML_TM_TOOL_PEER_FAILED, peer);
     mca_pml_tm_stream_drop(peer);
     if (NULL != first && !mca_pml_tm_is_fault_tolerant()) {
         return; /* the first one ends the job */

@@ -4,9 +4,10 @@
  */
 #include "pml_tm_flow.h"
 
+#include "fabric/fab_look.h"
+
 #include "pml_tm_comm.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 
 /* Held messages that one turn of the sender's queue releases, before other items get their turn. */
@@ -32,6 +33,13 @@ static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
     }
 }
 
+/* Tell those who look from outside (fab_look.h). */
+static void note(const mca_pml_tm_peer_t *record, fab_event_kind_t kind)
+{
+    fab_look_event(mca_pml_tm.fab,
+                   (fab_event_t){.kind = (uint8_t) kind, .peer = record->peer->name});
+}
+
 /* ---- receiver ----------------------------------------------------------- */
 
 static void send_flow(fab_peer_t *peer, mca_pml_tm_flow_t what, uint32_t context)
@@ -46,7 +54,7 @@ static void stop(mca_pml_tm_peer_t *record)
     record->wanted.count = 0;
     ++mca_pml_tm.num_throttled;
     ++mca_pml_tm.counters.throttled;
-    mca_pml_tm_record_peer(FAB_EVENT_HOLD, record->peer);
+    note(record, FAB_EVENT_HOLD);
 }
 
 static void release(mca_pml_tm_peer_t *record)
@@ -54,7 +62,7 @@ static void release(mca_pml_tm_peer_t *record)
     if (record->is_throttled) {
         send_flow(record->peer, PML_TM_FLOW_ALL, 0);
         record->is_throttled = false;
-        mca_pml_tm_record_peer(FAB_EVENT_GO_ON, record->peer);
+        note(record, FAB_EVENT_GO_ON);
         --mca_pml_tm.num_throttled;
     }
 }
@@ -265,8 +273,6 @@ bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
         return false;
     }
     ++mca_pml_tm.counters.held_sends;
-    mca_pml_tm_record(FAB_EVENT_HELD, record->peer, req->tag, req->core.id,
-                      req->req_send.req_bytes_packed);
     req->core.phase = PML_TM_HELD;
     link_held(record, NULL != record->held ? record->held_tail : &record->held, &req->item);
     if (!must_hold(record, req->tag)) {
@@ -303,6 +309,7 @@ void mca_pml_tm_flow_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
     if (!has_context) {
         record->must_hold = PML_TM_FLOW_HOLD == hdr.app_ctx;
+        note(record, record->must_hold ? FAB_EVENT_TOLD_HOLD : FAB_EVENT_TOLD_GO_ON);
         record->open.count = 0;
     } else if (PML_TM_FLOW_CLOSE == hdr.app_ctx) {
         contexts_remove(&record->open, (uint32_t) hdr.tag);

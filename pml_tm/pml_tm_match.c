@@ -13,7 +13,6 @@
 #include "pml_tm_offload.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
-#include "pml_tm_tool.h"
 
 /* Does the tag-matching device count this message? */
 static inline bool is_by_device(const fab_peer_t *peer)
@@ -24,7 +23,6 @@ static inline bool is_by_device(const fab_peer_t *peer)
 void mca_pml_tm_match_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     ++mca_pml_tm.counters.unexpected;
-    mca_pml_tm_tool_message(PML_TM_TOOL_UNEXPECTED, tmc->comm, msg->hdr.tag, msg->len);
     fab_offload_keep(&tmc->scope, &msg->match, mca_pml_tm_msg_source(msg->hdr),
                      mca_pml_tm_tag_tag(msg->hdr.tag), is_by_device(msg->peer));
 }

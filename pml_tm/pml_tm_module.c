@@ -17,7 +17,6 @@
 #include "pml_tm_msg.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
-#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_sizes.h"
@@ -55,29 +54,24 @@ static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *cla
                                NULL, 0, NULL, NULL, NULL);
 }
 
-static void set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn)
-{
-    fab_set_handler(fab, id, mca_pml_tm_record_handler(id, fn), NULL);
-}
-
 static void set_handlers(fab_t *fab)
 {
-    set_handler(fab, FAB_AM_NO_TAG, mca_pml_tm_excid_untagged);
-    set_handler(fab, PML_TM_AM_CONTEXT, mca_pml_tm_excid_context);
-    set_handler(fab, FAB_AM_EAGER, mca_pml_tm_msg_eager);
-    set_handler(fab, FAB_AM_RNDV, mca_pml_tm_msg_rndv);
-    set_handler(fab, FAB_AM_FIN, mca_pml_tm_rndv_fin);
-    set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_ack);
-    set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts);
-    set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_msg_data);
+    fab_set_handler(fab, FAB_AM_NO_TAG, mca_pml_tm_excid_untagged, NULL);
+    fab_set_handler(fab, PML_TM_AM_CONTEXT, mca_pml_tm_excid_context, NULL);
+    fab_set_handler(fab, FAB_AM_EAGER, mca_pml_tm_msg_eager, NULL);
+    fab_set_handler(fab, FAB_AM_RNDV, mca_pml_tm_msg_rndv, NULL);
+    fab_set_handler(fab, FAB_AM_FIN, mca_pml_tm_rndv_fin, NULL);
+    fab_set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_ack, NULL);
+    fab_set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts, NULL);
+    fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_msg_data, NULL);
     fab_set_place(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_place, NULL);
-    set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack);
-    set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told);
-    set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked);
-    set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn);
-    set_handler(fab, PML_TM_AM_ASK, mca_pml_tm_ask_asked);
-    set_handler(fab, PML_TM_AM_STATE, mca_pml_tm_ask_told);
-    set_handler(fab, PML_TM_AM_REPORT, mca_pml_tm_report_told);
+    fab_set_handler(fab, PML_TM_AM_NACK, mca_pml_tm_rndv_nack, NULL);
+    fab_set_handler(fab, PML_TM_AM_FLOW, mca_pml_tm_flow_told, NULL);
+    fab_set_handler(fab, PML_TM_AM_CANCEL, mca_pml_tm_cancel_asked, NULL);
+    fab_set_handler(fab, PML_TM_AM_WITHDRAWN, mca_pml_tm_cancel_withdrawn, NULL);
+    fab_set_handler(fab, PML_TM_AM_ASK, mca_pml_tm_ask_asked, NULL);
+    fab_set_handler(fab, PML_TM_AM_STATE, mca_pml_tm_ask_told, NULL);
+    fab_set_handler(fab, PML_TM_AM_REPORT, mca_pml_tm_report_told, NULL);
 }
 
 int mca_pml_tm_enable(bool enable)
@@ -99,11 +93,7 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.has_device_memory = fab_has_device_memory();
         mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
                           ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
-        if (mca_pml_tm_records_all()) {
-            mca_pml_tm.fast &= ~(PML_TM_FAST_SEND | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK);
-        } else {
-            mca_pml_tm_offload_open();
-        }
+        mca_pml_tm_offload_open();
         mca_pml_tm_wait_open();
         /* The first use allocates it; the C library aborts if there is no memory then. */
         (void) mca_pml_tm_waiting();
@@ -200,7 +190,6 @@ static int add_comm(ompi_communicator_t *comm)
         }
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
-        mca_pml_tm_record_comm(FAB_EVENT_COMM, tmc->context, ompi_comm_size(comm));
         mca_pml_tm_msg_join(tmc);
     } else {
         mca_pml_tm_comm_release(tmc);
@@ -244,7 +233,6 @@ static void comm_free(mca_pml_tm_comm_t *tmc)
     fab_offload_scope_fini(&tmc->scope);
     mca_pml_tm_excid_remove(tmc);
     mca_pml_tm.comms[tmc->context] = NULL;
-    mca_pml_tm_record_comm(FAB_EVENT_COMM_FREED, tmc->context, ompi_comm_size(tmc->comm));
     mca_pml_tm_comm_release(tmc);
 }
 

@@ -30,7 +30,6 @@
 #include "pml_tm_deliver.h"
 #include "pml_tm_excid.h"
 #include "pml_tm_peer.h"
-#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_sizes.h"
 
@@ -54,21 +53,13 @@ static int send_rts_untagged(mca_pml_tm_send_request_t *req, const fab_rndv_t *r
                          sizeof(message));
 }
 
-/* The data of a message that was announced is at its receiver, or on the way; or it failed. */
-static void send_finish(mca_pml_tm_send_request_t *req, int error)
-{
-    mca_pml_tm_record(FAB_EVENT_FINISHED, req->core.peer, req->tag, req->core.id,
-                      req->req_send.req_bytes_packed);
-    mca_pml_tm_send_finish(req, error);
-}
-
 void mca_pml_tm_send_answered(mca_pml_tm_send_request_t *req, int error)
 {
     if (req->is_out) {
         req->is_over = true;
         req->result = error;
     } else {
-        send_finish(req, error);
+        mca_pml_tm_send_finish(req, error);
     }
 }
 
@@ -82,11 +73,11 @@ static void out_complete(fab_out_t *out, int status)
         return; /* the peer is gone: the request stays open, see pml_tm_failure.h */
     }
     if (req->is_over) {
-        send_finish(req, req->result);
+        mca_pml_tm_send_finish(req, req->result);
     } else if (PML_TM_SEND_DATA != req->core.phase) {
         return; /* it was the announcement: wait for the receiver's answer */
     } else if (req->offset == req->wanted) {
-        send_finish(req, MPI_SUCCESS);
+        mca_pml_tm_send_finish(req, MPI_SUCCESS);
     } else {
         fab_queue(req->core.peer, &req->item);
     }
@@ -310,7 +301,7 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
     if (req->offset < req->wanted) {
         return OPAL_ERR_IN_PROCESS;
     }
-    send_finish(req, MPI_SUCCESS);
+    mca_pml_tm_send_finish(req, MPI_SUCCESS);
     return OMPI_SUCCESS;
 }
 
@@ -355,16 +346,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
 
 /* ---- receiver ----------------------------------------------------------- */
 
-static void record_recv(fab_event_kind_t kind, const mca_pml_tm_recv_request_t *req)
-{
-    const mca_pml_base_request_t *base = &req->req_recv.req_base;
-
-    mca_pml_tm_record(kind, req->core.peer,
-                      mca_pml_tm_tag(mca_pml_tm_comm_index(base->req_comm), 0,
-                                     base->req_ompi.req_status.MPI_TAG, mca_pml_tm.source_bits),
-                      req->core.remote_id, req->wanted);
-}
-
 /* A failed peer needs no answer, so the error of fab_post() can be ignored. */
 static void answer(const mca_pml_tm_recv_request_t *req, uint8_t id, uint64_t arg)
 {
@@ -400,7 +381,6 @@ static void pipeline(mca_pml_tm_recv_request_t *req)
 {
     const bool is_placed = NULL != req->data && fab_peer_has_places(req->core.peer);
 
-    record_recv(FAB_EVENT_PIECES, req);
     ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     send_cts(req, PML_TM_WAIT_DATA, req->wanted, is_placed ? FAB_FRAGMENT_LOCAL_MAX : 0);
@@ -409,7 +389,6 @@ static void pipeline(mca_pml_tm_recv_request_t *req)
 /* All data that the receive takes of an announced message has arrived. */
 static void fetched(mca_pml_tm_recv_request_t *req)
 {
-    record_recv(FAB_EVENT_RECEIVED, req);
     answer(req, FAB_AM_FIN, 0);
     mca_pml_tm_recv_finish(req, MPI_SUCCESS);
 }
@@ -436,7 +415,6 @@ static bool get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 
     if (is_contiguous) {
         req->core.phase = PML_TM_FETCH;
-        record_recv(FAB_EVENT_FETCH, req);
         req->rma.peer = req->core.peer;
         req->rma.local = req->data + req->received;
         req->rma.remote = rndv->addr + req->received;
@@ -539,7 +517,6 @@ void mca_pml_tm_rndv_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         mca_pml_tm_recv_put(req, data, len);
     }
     if (req->received == req->wanted) {
-        record_recv(FAB_EVENT_RECEIVED, req);
         mca_pml_tm_recv_finish(req, MPI_SUCCESS);
     }
 }

@@ -9,6 +9,7 @@
  */
 #include "pml_tm_entry.h"
 
+#include "fabric/fab_look.h"
 #include "shm/shm_inl.h"
 
 #include "pml_tm_blocks.h"
@@ -17,7 +18,6 @@
 #include "pml_tm_flow.h"
 #include "pml_tm_peer.h"
 #include "pml_tm_progress.h"
-#include "pml_tm_record.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
 #include "pml_tm_sent.h"
@@ -122,34 +122,6 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
                      base->req_base.req_datatype, false);
 }
 
-/* The same, recorded; a part of a streamed one may be out already, or be all that goes out now. */
-static NOINLINE int request_put_recorded(mca_pml_tm_send_request_t *req)
-{
-    const bool was_begun = req->is_streamed && 0 != req->offset;
-    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(req->core.peer, req->tag,
-                                                              req->req_send.req_bytes_packed);
-    const int rc = request_put_eager(req);
-
-    if (!was_begun && (OMPI_SUCCESS == rc || (req->is_streamed && 0 != req->offset))) {
-        mca_pml_tm_record_sent(&out);
-    }
-    return rc;
-}
-
-/* Announce a request. */
-static int announce(mca_pml_tm_send_request_t *req)
-{
-    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(req->core.peer, req->tag,
-                                                              req->req_send.req_bytes_packed);
-    const uint32_t id = req->core.id; /* the answer may come within the call */
-    const int rc = mca_pml_tm_send_rts(req);
-
-    if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_record_announced(&out, id);
-    }
-    return rc;
-}
-
 /*
  * Does a message of len bytes, above the eager limit, go with its data, as the peer answers?  Where
  * the processes take turns, the answer to an announcement costs a round trip; in a window it comes
@@ -233,9 +205,9 @@ static int send_first(mca_pml_tm_send_request_t *req)
     req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
     send_count(req, 1);
     if (req->is_rndv) {
-        rc = announce(req);
+        rc = mca_pml_tm_send_rts(req);
     } else {
-        rc = mca_pml_tm_records_all() ? request_put_recorded(req) : request_put_eager(req);
+        rc = request_put_eager(req);
     }
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         if (is_complete) {
@@ -303,8 +275,12 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
     }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
         ++mca_pml_tm.counters.queued_sends;
-        mca_pml_tm_record(FAB_EVENT_QUEUED, peer, req->tag, req->core.id,
-                          req->req_send.req_bytes_packed);
+        if (NULL == peer->pending) {
+            fab_look_event(mca_pml_tm.fab, (fab_event_t){.kind = FAB_EVENT_QUEUED,
+                                                         .peer = peer->name,
+                                                         .tag = req->req_send.req_base.req_tag,
+                                                         .bytes = req->req_send.req_bytes_packed});
+        }
         mca_pml_tm_set_waiting(req, true);
         req->core.phase = PML_TM_WAIT_ROOM;
         req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
@@ -436,20 +412,6 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 
-/* put_eager(), recorded. */
-static NOINLINE int put_recorded(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len,
-                                 const void *buf, size_t count, ompi_datatype_t *datatype,
-                                 bool is_awaited)
-{
-    const mca_pml_tm_record_out_t out = mca_pml_tm_record_out(peer, hdr.tag, len);
-    const int rc = put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
-
-    if (OMPI_SUCCESS == rc) {
-        mca_pml_tm_record_sent(&out);
-    }
-    return rc;
-}
-
 /*
  * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
  * is_awaited: by MPI_Send, not MPI_Isend.  OPAL_ERR_RESOURCE_BUSY: the send needs a request.
@@ -474,9 +436,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
             data = NULL;
         }
-        rc = mca_pml_tm_records_all()
-                 ? put_recorded(peer, hdr, data, len, buf, count, datatype, is_awaited)
-                 : put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
+        rc = put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
         if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
             mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
         }

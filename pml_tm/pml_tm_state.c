@@ -79,7 +79,7 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     if (!is_same(watch, what, messages)) {
         if (FAB_EVENT_NONE != watch->event.kind) {
             watch->event.ns = watch->last_ns;
-            watch->event.bytes_context = fab_event_size(watch->last_ns - watch->since_ns, 0);
+            watch->event.bytes = watch->last_ns - watch->since_ns;
             fab_look_event(mca_pml_tm.fab, watch->event);
         }
         *watch = (mca_pml_tm_watch_t){
@@ -272,7 +272,7 @@ void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     mca_pml_tm_answer_t state = {0};
     const mca_pml_tm_wait_t *wait = &state.waits[0];
 
-    if (!fab_records(mca_pml_tm.fab, 1) || now_ns - shown_ns < SHOW_NS) {
+    if (now_ns - shown_ns < SHOW_NS) {
         return;
     }
     shown_ns = now_ns;
@@ -286,9 +286,8 @@ void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns)
                                       .context = wait->context,
                                       .comm = wait->comm});
     if (now_ns - watch->since_ns >= SHOW_NS) {
-        watch->event = fab_event_of(mca_pml_tm.fab, FAB_EVENT_WAITED, wait->peer);
-        watch->event.what = wait->what;
-        watch->event.tag = wait->tag;
+        watch->event = (fab_event_t){
+            .kind = FAB_EVENT_WAITED, .what = wait->what, .peer = wait->peer, .tag = wait->tag};
     }
 }
 

@@ -49,8 +49,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_probe.c \
 	pml_tm/pml_tm_progress.c \
 	pml_tm/pml_tm_progress.h \
-	pml_tm/pml_tm_record.c \
-	pml_tm/pml_tm_record.h \
 	pml_tm/pml_tm_recv.c \
 	pml_tm/pml_tm_report.c \
 	pml_tm/pml_tm_request.c \
@@ -70,7 +68,5 @@ pml_tm_sources = \
 	pml_tm/pml_tm_text.c \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \
-	pml_tm/pml_tm_tool.c \
-	pml_tm/pml_tm_tool.h \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes, files, core dumps: see look_source.h.
+ * Processes and core dumps: see look_source.h.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -73,7 +73,7 @@ static const char *open_process(look_source_t *source, uint32_t pid)
     source->place.fd = fab_look_open_process(pid, &source->head);
     return source->place.fd >= 0 ? NULL
                                  : "there is no such process, it is another user's, or it shows "
-                                   "nothing (pml_tm_recorder)";
+                                   "nothing";
 }
 
 static const char *open_file(look_source_t *source, const char *name)
@@ -85,14 +85,9 @@ static const char *open_file(look_source_t *source, const char *name)
         return strerror(errno);
     }
     if (0 == fstat(source->place.fd, &status) && S_ISDIR(status.st_mode)) {
-        return "this is a directory: name the files in it";
+        return "this is a directory";
     }
-    if (read_pieces(source)) {
-        return find_in_core(source);
-    }
-    return fab_look_read(source->place, &source->head) ? NULL
-                                                       : "this is neither a core dump nor a file "
-                                                         "of pml_tm_recorder_dir";
+    return read_pieces(source) ? find_in_core(source) : "this is no core dump";
 }
 
 const char *look_source_open(look_source_t *source, const char *name)

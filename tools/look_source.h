@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process shows (fab_look_wire.h), from where it can be had: the process itself, a file
- * (recorder_dir), or a core dump.
+ * What a process shows (fab_look_wire.h), from where it can be had: the process itself, or a core
+ * dump.
  */
 #ifndef LOOK_SOURCE_H
 #define LOOK_SOURCE_H
@@ -27,7 +27,7 @@ typedef struct look_source {
     size_t num_pieces;
 } look_source_t;
 
-/* Open it: a pid, or the name of a file.  NULL, or a sentence why not. */
+/* Open it: a pid, or the name of a core dump.  NULL, or a sentence why not. */
 const char *look_source_open(look_source_t *source, const char *name);
 void look_source_close(look_source_t *source);
 

@@ -66,91 +66,51 @@ void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status)
 
 /* ---- events ------------------------------------------------------------- */
 
-typedef struct kind {
-    const char *name;
-    const char *text; /* before the rank */
-    bool has_message;
-} kind_t;
-
-static const kind_t kinds[FAB_EVENT_KINDS] = {
-    [FAB_EVENT_NONE] = {"none", "nothing", false},
-    [FAB_EVENT_WAITED] = {"waited", "waited", false},
-    [FAB_EVENT_ANNOUNCE] = {"announce", "message announced to", true},
-    [FAB_EVENT_ANNOUNCED] = {"announced", "message announced by", true},
-    [FAB_EVENT_FETCH] = {"fetch", "its data is read from", true},
-    [FAB_EVENT_PIECES] = {"pieces", "its data comes in pieces from", true},
-    [FAB_EVENT_RECEIVED] = {"received", "all of its data has come from", true},
-    [FAB_EVENT_FINISHED] = {"finished", "message has been received by", true},
-    [FAB_EVENT_QUEUED] = {"queued", "send found no room to", true},
-    [FAB_EVENT_HELD] = {"held", "send is held back to", true},
-    [FAB_EVENT_HOLD] = {"hold", "asked to hold its messages back:", false},
-    [FAB_EVENT_GO_ON] = {"go_on", "asked to go on:", false},
-    [FAB_EVENT_TOLD_HOLD] = {"told_hold", "messages are to be held back, says", false},
-    [FAB_EVENT_TOLD_GO_ON] = {"told_go_on", "messages may go again, says", false},
-    [FAB_EVENT_COMM] = {"comm", "communicator made", false},
-    [FAB_EVENT_COMM_FREED] = {"comm_freed", "communicator freed", false},
-    [FAB_EVENT_PEER_OPENED] = {"peer_opened", "opened:", false},
-    [FAB_EVENT_PEER_MOVED] = {"peer_moved", "reached by another network:", false},
-    [FAB_EVENT_PEER_FAILED] = {"peer_failed", "FAILED:", false},
-    [FAB_EVENT_SENT] = {"sent", "message sent to", true},
-    [FAB_EVENT_ARRIVED] = {"arrived", "message arrived from", true},
+/* Before the rank. */
+static const char *const kinds[FAB_EVENT_KINDS] = {
+    [FAB_EVENT_NONE] = "nothing",
+    [FAB_EVENT_WAITED] = "waited",
+    [FAB_EVENT_ANNOUNCED] = "message announced by",
+    [FAB_EVENT_QUEUED] = "send found no room to",
+    [FAB_EVENT_HOLD] = "asked to hold its messages back:",
+    [FAB_EVENT_GO_ON] = "asked to go on:",
+    [FAB_EVENT_TOLD_HOLD] = "messages are to be held back, says",
+    [FAB_EVENT_TOLD_GO_ON] = "messages may go again, says",
+    [FAB_EVENT_PEER_OPENED] = "opened:",
+    [FAB_EVENT_PEER_MOVED] = "reached by another network:",
+    [FAB_EVENT_PEER_FAILED] = "FAILED:",
 };
-
-static const kind_t *kind_of(uint8_t kind)
-{
-    return &kinds[kind < FAB_EVENT_KINDS ? kind : FAB_EVENT_NONE];
-}
-
-const char *look_text_kind(uint8_t kind)
-{
-    return kind_of(kind)->name;
-}
-
-bool look_text_has_message(const fab_event_t *event)
-{
-    return kind_of(event->kind)->has_message;
-}
-
-static uint64_t name_of(const fab_event_t *event)
-{
-    return 0 != (event->flags & FAB_EVENT_ANY_RANK) ? FAB_LOOK_ANY : event->rank;
-}
 
 static void text_waited(char buf[LOOK_TEXT_SIZE], const fab_event_t *event)
 {
     char rank[32], tag[64];
 
-    text_rank(rank, sizeof(rank), name_of(event));
+    text_rank(rank, sizeof(rank), event->peer);
     text_tag(tag, sizeof(tag), event->tag);
     if (FAB_LOOK_OTHER == event->what) {
         snprintf(buf, LOOK_TEXT_SIZE, "waited %.3f ms for any of its requests",
-                 (double) fab_event_bytes(event) / 1e6);
+                 (double) event->bytes / 1e6);
     } else {
-        snprintf(buf, LOOK_TEXT_SIZE, "waited %.3f ms: %s %s, %s",
-                 (double) fab_event_bytes(event) / 1e6, wait_name(event->what), rank, tag);
+        snprintf(buf, LOOK_TEXT_SIZE, "waited %.3f ms: %s %s, %s", (double) event->bytes / 1e6,
+                 wait_name(event->what), rank, tag);
     }
 }
 
-void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event)
+void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event, uint64_t name)
 {
-    const kind_t *kind = kind_of(event->kind);
-    const char *job = 0 != (event->flags & FAB_EVENT_OTHER_JOB) ? " of another job" : "";
+    const char *text = kinds[event->kind < FAB_EVENT_KINDS ? event->kind : FAB_EVENT_NONE];
+    const char *job = event->peer >> 32 == name >> 32 ? "" : " of another job";
     char rank[32], tag[64];
 
-    text_rank(rank, sizeof(rank), name_of(event));
+    text_rank(rank, sizeof(rank), event->peer);
     text_tag(tag, sizeof(tag), event->tag);
     if (FAB_EVENT_WAITED == event->kind) {
         text_waited(buf, event);
-    } else if (kind->has_message) {
-        snprintf(buf, LOOK_TEXT_SIZE, "%s %s%s, %s, %llu bytes, communicator %u, number %u%s",
-                 kind->text, rank, job, tag, (unsigned long long) fab_event_bytes(event),
-                 fab_event_context(event), event->id,
-                 0 != (event->flags & FAB_EVENT_UNEXPECTED) ? ", unexpected" : "");
-    } else if (FAB_EVENT_COMM == event->kind || FAB_EVENT_COMM_FREED == event->kind) {
-        snprintf(buf, LOOK_TEXT_SIZE, "%s: %u, of %llu processes", kind->text,
-                 fab_event_context(event), (unsigned long long) fab_event_bytes(event));
+    } else if (FAB_EVENT_ANNOUNCED == event->kind || FAB_EVENT_QUEUED == event->kind) {
+        snprintf(buf, LOOK_TEXT_SIZE, "%s %s%s, %s, %llu bytes", text, rank, job, tag,
+                 (unsigned long long) event->bytes);
     } else {
-        snprintf(buf, LOOK_TEXT_SIZE, "%s %s%s", kind->text, rank, job);
+        snprintf(buf, LOOK_TEXT_SIZE, "%s %s%s", text, rank, job);
     }
 }
 

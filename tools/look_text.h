@@ -22,14 +22,8 @@ static inline uint32_t look_rank(uint64_t name)
 /* What the process waits, or last waited, for: "receive from rank 3, tag 12, up to 8 bytes, row" */
 void look_text_wait(char buf[LOOK_TEXT_SIZE], const fab_look_status_t *status);
 
-/* What happened, without its time. */
-void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event);
-
-/* The name of a kind of event, one word. */
-const char *look_text_kind(uint8_t kind);
-
-/* Has it a message: a tag, a communicator and a length? */
-bool look_text_has_message(const fab_event_t *event);
+/* What happened, without its time, to the process with this name. */
+void look_text_event(char buf[LOOK_TEXT_SIZE], const fab_event_t *event, uint64_t name);
 
 /* An argument that is a whole number, and nothing else. */
 bool look_text_number(const char *text, size_t *number);

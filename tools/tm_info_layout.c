@@ -5,6 +5,7 @@
 #include "tm_info.h"
 
 #include "fabric/fab_abi.h"
+#include "fabric/fab_look_wire.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,9 +112,7 @@ int tm_info_layout(const char *job)
     printf("%24s %12s %12s\n", "", "one process", "its host");
     show_providers(fab, hosts, per_host);
     show("peers", "memory", (uint64_t) config.num_procs * sizeof(fab_peer_t), per_host, "");
-    if (0 != fab_params.recorder) {
-        show("recorder", "memory", fab_params.recorder_size, per_host, "");
-    }
+    show("tm_look", "memory", sizeof(fab_look_memory_t), per_host, "");
     fab_close(fab, FAB_USER_PML);
     return 0;
 }

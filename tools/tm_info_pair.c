@@ -192,7 +192,6 @@ static bool open_fabric(pair_t *pair, const char *provider)
 
     snprintf(list, sizeof(list), "self,%s", provider);
     fab_params.providers = list;
-    fab_params.recorder = 0;
     pair->buf = calloc(1, READ_LEN);
     if (NULL == pair->buf) {
         snprintf(pair->why, sizeof(pair->why), "there is no memory");

@@ -2,7 +2,7 @@
 /*
  * tm_look: what the processes of this host's jobs do, from outside: what each waits for, how often
  * it polls, its counters, its last events.  They need not cooperate: they may be stuck, stopped, or
- * have left a core dump or a file.
+ * have left a core dump.
  */
 #include "ompi_config.h"
 
@@ -252,8 +252,7 @@ static const char *print_counters(const look_source_t *source, int which)
     }
     if (!look_source_memory(source, there->at, values, known->count * sizeof(values[0]))) {
         return 0 != source->pid ? "the kernel does not let us read its memory (ptrace_scope)"
-               : 0 != source->num_pieces ? "they are not in the core dump"
-                                         : "they are in the process's memory, and not in a file";
+                                : "they are not in the core dump";
     }
     for (size_t i = 0; i < known->count; i++) {
         const uint64_t value = values[known->all[i].offset / sizeof(values[0])];
@@ -278,7 +277,7 @@ static void print_all_counters(const look_source_t *source)
     }
 }
 
-/* An arrival is recorded when the message has been handled, with the time when it came. */
+/* A wait is recorded when the next one begins, with the time when it ended. */
 static int by_time(const void *a, const void *b)
 {
     const uint64_t first = ((const fab_event_t *) a)->ns;
@@ -289,23 +288,18 @@ static int by_time(const void *a, const void *b)
 
 static void print_events(const look_source_t *source, size_t most)
 {
-    fab_event_t *events = malloc(source->head.num_events * sizeof(*events));
-    char text[LOOK_TEXT_SIZE];
+    fab_event_t events[FAB_LOOK_EVENTS];
     uint64_t lost = 0;
-    size_t count;
+    char text[LOOK_TEXT_SIZE];
+    const size_t count = fab_look_read_events(source->place, events, &lost);
 
-    if (NULL == events) {
-        return;
-    }
-    count = fab_look_read_events(source->place, &source->head, events, &lost);
     qsort(events, count, sizeof(*events), by_time);
     printf("last events, of %" PRIu64 "; seconds since the process began\n", lost + count);
     for (size_t i = count > most ? count - most : 0; i < count; i++) {
-        look_text_event(text, &events[i]);
+        look_text_event(text, &events[i], source->head.name);
         printf("  %14.6f  %s\n",
                (double) (int64_t) (events[i].ns - source->head.opened_ns) / NS_PER_S, text);
     }
-    free(events);
 }
 
 static void print_last_wait(const fab_look_t *head)
@@ -323,7 +317,7 @@ static void print_last_wait(const fab_look_t *head)
            (double) (int64_t) (status->since_ns - head->opened_ns) / NS_PER_S, text);
 }
 
-/* A process, file or core dump. False: it cannot be opened. */
+/* A process or core dump. False: it cannot be opened. */
 static bool show_one(const char *name, size_t most_events)
 {
     look_source_t source;
@@ -357,12 +351,11 @@ static int usage(FILE *out, int rc)
 {
     fprintf(out,
             "Usage: tm_look [-w]\n"
-            "       tm_look [-n EVENTS] PID|FILE...\n\n"
+            "       tm_look [-n EVENTS] PID|CORE...\n\n"
             "Shows what the processes of this user's jobs on this host that use pml tm do: what\n"
             "each waits for, or that it is outside MPI, for how long, and how often it polls.\n"
-            "Of a process it shows its counters and its last events, too; also from a file of\n"
-            "pml_tm_recorder_dir, or a core dump.  Exit status: 0, or 1 if there is nothing to\n"
-            "show, 2 for wrong arguments.\n\n"
+            "Of a process or a core dump it shows the counters and the last events, too.\n"
+            "Exit status: 0, or 1 if there is nothing to show, 2 for wrong arguments.\n\n"
             "  -n EVENTS  show so many events (default: %d)\n"
             "  -w         again each second, until it is interrupted\n",
             EVENTS);

@@ -219,8 +219,9 @@ typedef struct fab_config {
     /* the job goes on when one of its processes fails (fault tolerance) */
     bool outlives_peers;
     bool may_sleep; /* the user calls fab_sleep() */
-    bool is_tool;   /* no MPI program: OPAL's memory hooks and its topology are not there */
-    void *ctx;      /* handed to the callbacks below */
+    /* no MPI program: OPAL's memory hooks and its topology are not there, and tm_look shows none */
+    bool is_tool;
+    void *ctx; /* handed to the callbacks below */
     /*
      * A peer that this user has not closed has failed; rc is an OPAL error, why a sentence for the
      * user.  Called from fab_progress(), with the lock held.  NULL: never.
@@ -232,8 +233,6 @@ typedef struct fab_config {
      * again for the same peer.  Called as peer_failed().  NULL: never.
      */
     bool (*peer_left)(void *ctx, fab_peer_t *peer);
-    /* Another provider than before reaches a peer.  Called as peer_failed().  NULL: never. */
-    void (*peer_moved)(void *ctx, const fab_peer_t *peer);
     /*
      * Another user has something that only its own progress function can do: this one, if it waits,
      * is to call opal_progress() soon.  Called with the lock held.  NULL: it always does.
@@ -269,8 +268,7 @@ struct fab {
      * look at all.
      */
     bool is_yielding;
-    bool may_sleep;        /* a user calls fab_sleep() */
-    unsigned record_level; /* what is recorded: fab_look.h */
+    bool may_sleep; /* a user calls fab_sleep() */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
     /* providers that are open reach all of the job: others serve processes that join it later */

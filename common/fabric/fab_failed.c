@@ -42,7 +42,7 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     if (FAB_PEER_UP == peer->state) {
         peer->state = FAB_PEER_FAILED;
     }
-    fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_FAILED, peer->name));
+    fab_look_event(&core->fab, (fab_event_t){.kind = FAB_EVENT_PEER_FAILED, .peer = peer->name});
     peer->ops = &fab_no_ops;
     peer->caps = 0;
     core->fab.must_return = true;

@@ -15,9 +15,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_core.h"
 #include "fabric/fab_counters.h"
-#include "fabric/fab_host.h"
-#include "fabric/fab_look_read.h"
-#include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 
 /*
@@ -27,32 +24,14 @@
  */
 #if __has_include(<sys/sdt.h>)
 #include <sys/sdt.h>
-#define FAB_PROBE5(name, a, b, c, d, e) STAP_PROBE5(pml_tm, name, a, b, c, d, e)
+#define FAB_PROBE4(name, a, b, c, d) STAP_PROBE4(pml_tm, name, a, b, c, d)
 #else
-#define FAB_PROBE5(name, a, b, c, d, e) ((void) 0)
+#define FAB_PROBE4(name, a, b, c, d) ((void) 0)
 #endif
 
 #define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
 
 /* ---- open and close ----------------------------------------------------- */
-
-static const char *dir(void)
-{
-    return NULL != fab_params.recorder_dir && '\0' != *fab_params.recorder_dir
-               ? fab_params.recorder_dir
-               : NULL;
-}
-
-static int open_file(const fab_t *fab)
-{
-    char path[512];
-
-    (void) mkdir(dir(), 0700);
-    snprintf(path, sizeof(path), "%s/%08x.%u" FAB_LOOK_FILE, dir(),
-             (uint32_t) (fab->config.name >> 32), (uint32_t) fab->config.name);
-    (void) unlink(path); /* of an earlier job, which a tool may be reading */
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
 
 static int open_memory(void)
 {
@@ -75,32 +54,13 @@ static bool set_size(int fd, size_t size)
     return 0 == ftruncate(fd, (off_t) size) && 0 == fallocate(fd, 0, 0, (off_t) size);
 }
 
-/* Of the same size each time that it is asked. */
-static uint32_t num_events(void)
-{
-    uint32_t num = FAB_LOOK_EVENTS_MIN;
-
-    while (num < FAB_LOOK_EVENTS_MAX && 2 * num * sizeof(fab_event_t) <= fab_params.recorder_size) {
-        num *= 2;
-    }
-    return num;
-}
-
 static void fill(const fab_t *fab, fab_look_t *look)
 {
-    struct timespec now = {0};
-
     look->version = FAB_LOOK_VERSION;
-    look->num_events = num_events();
     look->name = fab->config.name;
     look->pid = (uint32_t) getpid();
-    look->start_time = fab_proc_start_time(look->pid);
     look->num_procs = fab->config.num_procs;
-    look->num_local = fab->config.num_local;
-    look->level = fab_params.recorder;
     look->opened_ns = fab_now_ns();
-    clock_gettime(CLOCK_REALTIME, &now);
-    look->opened_at_ns = (uint64_t) now.tv_sec * UINT64_C(1000000000) + (uint64_t) now.tv_nsec;
     snprintf(look->program, sizeof(look->program), "%.31s", program_invocation_short_name);
     (void) gethostname(look->host, sizeof(look->host) - 1);
     look->magic = FAB_LOOK_MAGIC;
@@ -109,10 +69,10 @@ static void fill(const fab_t *fab, fab_look_t *look)
 /* The descriptor, which others find in /proc, is kept: without it nobody could open the memory. */
 static bool open_look(fab_core_t *core)
 {
-    const size_t size = fab_look_size(num_events());
+    const size_t size = sizeof(fab_look_memory_t);
     struct stat st;
     void *at = MAP_FAILED;
-    int fd = NULL != dir() ? open_file(&core->fab) : open_memory();
+    int fd = open_memory();
 
     if (fd >= 0 && 0 == fstat(fd, &st) && set_size(fd, size)) {
         at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -136,18 +96,16 @@ void fab_look_open(fab_t *fab)
 {
     fab_core_t *core = fab_core(fab);
 
-    if (0 == fab_params.recorder) {
+    if (fab->config.is_tool) {
         return;
     }
     if (!open_look(core)) {
-        fab_log(fab, NULL != dir() ? 0 : 1, "nothing is recorded: %s: %s",
-                NULL != dir() ? dir() : "memory for it", strerror(errno));
+        fab_log(fab, 1, "nothing is shown to tm_look: memory for it: %s", strerror(errno));
         return;
     }
-    fill(fab, core->look);
+    fill(fab, &core->look->look);
     fab_look_counters(fab, FAB_LOOK_FABRIC, &fab_counters, sizeof(fab_counters) / sizeof(uint64_t),
                       FAB_COUNTER_NAMES);
-    fab->record_level = fab_params.recorder;
 }
 
 void fab_look_close(fab_t *fab)
@@ -155,7 +113,6 @@ void fab_look_close(fab_t *fab)
     fab_core_t *core = fab_core(fab);
     struct stat st;
 
-    fab->record_level = 0;
     if (NULL == core->look) {
         return;
     }
@@ -163,7 +120,7 @@ void fab_look_close(fab_t *fab)
     if (0 == fstat(core->look_fd, &st) && st.st_ino == core->look_ino) {
         close(core->look_fd);
     }
-    munmap(core->look, fab_look_size(core->look->num_events));
+    munmap(core->look, sizeof(*core->look));
     core->look = NULL;
 }
 
@@ -171,14 +128,14 @@ void fab_look_close(fab_t *fab)
 
 void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
 {
-    fab_look_t *look = fab_core(fab)->look;
+    fab_look_memory_t *memory = fab_core(fab)->look;
     fab_look_status_t *status;
     uint32_t number;
 
-    if (NULL == look) {
+    if (NULL == memory) {
         return;
     }
-    status = &look->status;
+    status = &memory->look.status;
     number = atomic_load_explicit(&status->number, memory_order_relaxed);
     atomic_store_explicit(&status->number, number + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* pairs with the reader's second look at number */
@@ -196,27 +153,28 @@ void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
 
 void fab_look_counters(fab_t *fab, int which, const void *counters, size_t count, const char *names)
 {
-    fab_look_t *look = fab_core(fab)->look;
+    fab_look_memory_t *memory = fab_core(fab)->look;
 
-    if (NULL != look) {
-        look->counters[which] = (fab_look_counters_t){
+    if (NULL != memory) {
+        memory->look.counters[which] = (fab_look_counters_t){
             .at = (uint64_t) (uintptr_t) counters, .count = count, .names = fab_look_hash(names)};
     }
 }
 
 void fab_look_event(fab_t *fab, fab_event_t event)
 {
-    fab_look_t *look = fab_core(fab)->look;
+    fab_look_memory_t *memory = fab_core(fab)->look;
     uint64_t next;
 
-    FAB_PROBE5(event, event.kind, event.rank, event.tag, fab_event_bytes(&event), event.id);
-    if (NULL == look) {
+    FAB_PROBE4(event, event.kind, event.peer, event.tag, event.bytes);
+    if (NULL == memory) {
         return;
     }
     if (0 == event.ns) {
         event.ns = fab_now_ns();
     }
-    next = atomic_load_explicit(&look->next, memory_order_relaxed);
-    fab_look_events(look)[next & (look->num_events - 1)] = event;
-    atomic_store_explicit(&look->next, next + 1, memory_order_release); /* the event is complete */
+    next = atomic_load_explicit(&memory->look.next, memory_order_relaxed);
+    memory->events[next % FAB_LOOK_EVENTS] = event;
+    /* release: the event is complete; pairs with the reader's second look at next */
+    atomic_store_explicit(&memory->look.next, next + 1, memory_order_release);
 }

@@ -36,9 +36,7 @@ void fab_look_clean(char *text, size_t size)
 
 static bool is_head(const fab_look_t *head)
 {
-    return FAB_LOOK_MAGIC == head->magic && FAB_LOOK_VERSION == head->version &&
-           head->num_events >= FAB_LOOK_EVENTS_MIN && head->num_events <= FAB_LOOK_EVENTS_MAX &&
-           0 == (head->num_events & (head->num_events - 1));
+    return FAB_LOOK_MAGIC == head->magic && FAB_LOOK_VERSION == head->version;
 }
 
 bool fab_look_read(fab_look_place_t place, fab_look_t *head)
@@ -65,14 +63,14 @@ bool fab_look_read(fab_look_place_t place, fab_look_t *head)
     return true;
 }
 
-/* What a file lacks that was cut off is nothing. False: nothing can be read. */
-static bool read_events(fab_look_place_t place, fab_event_t *events, uint32_t num)
+/* What a core dump that was cut off lacks is nothing. False: nothing can be read. */
+static bool read_events(fab_look_place_t place, fab_event_t events[FAB_LOOK_EVENTS])
 {
-    const ssize_t len = pread(place.fd, events, num * sizeof(*events),
+    const ssize_t len = pread(place.fd, events, FAB_LOOK_EVENTS * sizeof(*events),
                               (off_t) (place.base + FAB_LOOK_HEAD));
     const size_t whole = len > 0 ? (size_t) len / sizeof(*events) : 0;
 
-    memset(&events[whole], FAB_EVENT_NONE, (num - whole) * sizeof(*events));
+    memset(&events[whole], FAB_EVENT_NONE, (FAB_LOOK_EVENTS - whole) * sizeof(*events));
     return len >= 0;
 }
 
@@ -82,42 +80,38 @@ static bool read_next(fab_look_place_t place, uint64_t *next)
 }
 
 /* Put those that are not overwritten, from number `first` on, to the front. */
-static size_t sort_out(fab_event_t *events, uint32_t num, uint64_t first, uint64_t end)
+static size_t sort_out(fab_event_t events[FAB_LOOK_EVENTS], uint64_t first, uint64_t end)
 {
-    fab_event_t *sorted = malloc(num * sizeof(*sorted));
+    fab_event_t sorted[FAB_LOOK_EVENTS];
     size_t count = 0;
 
-    if (NULL == sorted) {
-        return 0;
-    }
     for (uint64_t n = first; n < end; n++) {
-        const fab_event_t *event = &events[n & (num - 1)];
+        const fab_event_t *event = &events[n % FAB_LOOK_EVENTS];
 
         if (event->kind > FAB_EVENT_NONE && event->kind < FAB_EVENT_KINDS) {
             sorted[count++] = *event;
         }
     }
     memcpy(events, sorted, count * sizeof(*events));
-    free(sorted);
     return count;
 }
 
-size_t fab_look_read_events(fab_look_place_t place, const fab_look_t *head, fab_event_t *events,
+size_t fab_look_read_events(fab_look_place_t place, fab_event_t events[FAB_LOOK_EVENTS],
                             uint64_t *lost)
 {
-    const uint32_t num = head->num_events;
+    const uint32_t num = FAB_LOOK_EVENTS;
     uint64_t before, after;
 
     *lost = 0;
     for (int i = 0; i < TRIES; i++) {
-        if (!read_next(place, &before) || !read_events(place, events, num) ||
+        if (!read_next(place, &before) || !read_events(place, events) ||
             !read_next(place, &after)) {
             return 0;
         }
         if (after - before < num - 1) {
             /* what the owner writes next goes where the oldest is */
             *lost = after < num ? 0 : after - num + 1;
-            return *lost < before ? sort_out(events, num, *lost, before) : 0;
+            return *lost < before ? sort_out(events, *lost, before) : 0;
         }
     }
     return 0;
@@ -149,16 +143,10 @@ static uint32_t own_pid(uint32_t pid)
 static bool is_look(int dir, const char *name)
 {
     static const char memory[] = "/memfd:" FAB_LOOK_NAME;
-    char target[4096];
-    const ssize_t len = readlinkat(dir, name, target, sizeof(target) - 1);
-    const size_t end = sizeof(FAB_LOOK_FILE) - 1;
+    char target[sizeof(memory)];
+    const ssize_t len = readlinkat(dir, name, target, sizeof(target));
 
-    if (len < (ssize_t) end) {
-        return false;
-    }
-    target[len] = '\0';
-    return 0 == strncmp(target, memory, sizeof(memory) - 1) ||
-           0 == strcmp(target + len - end, FAB_LOOK_FILE);
+    return len >= (ssize_t) sizeof(memory) - 1 && 0 == memcmp(target, memory, sizeof(memory) - 1);
 }
 
 /* The first of the process's descriptors in this directory that is one, opened anew; -1: none. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a process shows of itself (fab_look_wire.h): the reader's side.  The process may be stopped,
- * stuck or dead, and may write at the same time; a file may hold anything.  So it is read, never
- * mapped, and only what was checked is handed out: texts end and can be printed, the number of
- * events is in range, kinds are known.
+ * stuck or dead, and may write at the same time; a core dump may hold anything.  So it is read,
+ * never mapped, and only what was checked is handed out: texts end and can be printed, kinds are
+ * known.
  */
 #ifndef FAB_LOOK_READ_H
 #define FAB_LOOK_READ_H
@@ -20,20 +20,12 @@ typedef struct fab_look_place {
     uint64_t base;
 } fab_look_place_t;
 
-static inline fab_event_t *fab_look_events(fab_look_t *look)
-{
-    return (fab_event_t *) ((char *) look + FAB_LOOK_HEAD);
-}
-
 /* Read the head. False: there is none that can be used. */
 FAB_EXPORT bool fab_look_read(fab_look_place_t place, fab_look_t *head);
 
-/*
- * Read the events, oldest first, into memory for head->num_events of them.  Returns how many there
- * are; *lost: how many were before these.
- */
-FAB_EXPORT size_t fab_look_read_events(fab_look_place_t place, const fab_look_t *head,
-                                       fab_event_t *events, uint64_t *lost);
+/* Read the events, oldest first.  Returns how many there are; *lost: how many were before these. */
+FAB_EXPORT size_t fab_look_read_events(fab_look_place_t place, fab_event_t events[FAB_LOOK_EVENTS],
+                                       uint64_t *lost);
 
 /* What a process of this host shows.  Returns a descriptor of it, or -1: nothing, or not to us. */
 FAB_EXPORT int fab_look_open_process(uint32_t pid, fab_look_t *head);

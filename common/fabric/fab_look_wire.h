@@ -3,13 +3,13 @@
  * What a process shows of itself to others of its user on this host, and after a crash: who it is,
  * what it waits for, and a ring of the last events.
  *
- * It is a memfd named "tm_look", which others find among the process's descriptors in /proc, or a
- * file, if the user named a directory.  In a core dump it is the memory of that mapping.  Only the
- * owner writes it; a reader trusts nothing of it (fab_look_read.h).
+ * The memory is a memfd named "tm_look", which others find among the descriptors of the process in
+ * /proc.  In a core dump it is the memory of that mapping.  Only the owner writes it; a reader
+ * trusts nothing of it (fab_look_read.h).
  *
  *      0                   FAB_LOOK_HEAD
  *      ┌───────────────────┬─────────────────────────────────┐
- *      │ fab_look_t        │ events[num_events]              │
+ *      │ fab_look_t        │ events[FAB_LOOK_EVENTS]         │
  *      └───────────────────┴─────────────────────────────────┘
  *
  * This file and fab_look_read.* need nothing but the C library: tools that run without Open MPI
@@ -24,14 +24,12 @@
 
 #define FAB_LOOK_MAGIC UINT64_C(0x314b4f4f4c4d5450) /* "PTMLOOK1", little endian */
 #define FAB_LOOK_NAME  "tm_look"                    /* of the memfd */
-#define FAB_LOOK_FILE  ".tmlook"                    /* end of the name of a file */
 
 enum {
-    FAB_LOOK_VERSION = 3,
-    FAB_LOOK_HEAD = 4096,           /* bytes before the events */
-    FAB_LOOK_EVENTS_MIN = 128,      /* a power of two */
-    FAB_LOOK_EVENTS_MAX = 32 << 20, /* 1 GiB */
-    FAB_LOOK_TEXT = 32,             /* bytes of a text, with the 0 at its end */
+    FAB_LOOK_VERSION = 4,
+    FAB_LOOK_HEAD = 4096, /* bytes before the events */
+    FAB_LOOK_EVENTS = 512,
+    FAB_LOOK_TEXT = 32, /* bytes of a text, with the 0 at its end */
     FAB_LOOK_HOST = 64,
 };
 
@@ -76,62 +74,31 @@ _Static_assert(128 == sizeof(fab_look_status_t), "the next line is another's");
 /* Kinds of events, and what their members say where it is not plain. */
 typedef enum {
     FAB_EVENT_NONE = 0,
-    FAB_EVENT_WAITED,      /* a wait has ended: what; ns is its end, bytes how long, ns */
-    FAB_EVENT_ANNOUNCE,    /* a message was announced: id is its sender's for it */
-    FAB_EVENT_ANNOUNCED,   /* ... has arrived */
-    FAB_EVENT_FETCH,       /* its data is being read from the sender's memory */
-    FAB_EVENT_PIECES,      /* its data was asked for, and comes in pieces */
-    FAB_EVENT_RECEIVED,    /* all of it is here */
-    FAB_EVENT_FINISHED,    /* its sender was told so */
-    FAB_EVENT_QUEUED,      /* a send found no room */
-    FAB_EVENT_HELD,        /* a send is held back: the receiver is short of memory */
-    FAB_EVENT_HOLD,        /* a sender was asked to hold its messages back */
+    FAB_EVENT_WAITED,      /* a wait for `what` has ended; ns is its end, bytes how long, ns */
+    FAB_EVENT_ANNOUNCED,   /* the peer has announced a message */
+    FAB_EVENT_QUEUED,      /* a send to the peer found no room, and no other send waited there */
+    FAB_EVENT_HOLD,        /* the peer was asked to hold its messages back */
     FAB_EVENT_GO_ON,       /* ... to go on */
-    FAB_EVENT_TOLD_HOLD,   /* this process was asked to hold its messages back */
+    FAB_EVENT_TOLD_HOLD,   /* the peer asked this process to hold its messages back */
     FAB_EVENT_TOLD_GO_ON,  /* ... to go on */
-    FAB_EVENT_COMM,        /* a communicator was made: context; bytes is its size */
-    FAB_EVENT_COMM_FREED,  /* ... freed */
-    FAB_EVENT_PEER_OPENED, /* a process was opened */
-    FAB_EVENT_PEER_MOVED,  /* it is reached by another provider */
-    FAB_EVENT_PEER_FAILED, /* it has failed */
-    FAB_EVENT_SENT,        /* level 2: a message with its data; id is its number among those that
-                              this process sent to that one */
-    FAB_EVENT_ARRIVED,     /* level 2: it has arrived; the same number */
+    FAB_EVENT_PEER_OPENED, /* the peer was opened */
+    FAB_EVENT_PEER_MOVED,  /* the peer is reached by another provider */
+    FAB_EVENT_PEER_FAILED, /* the peer has failed */
     FAB_EVENT_KINDS,
 } fab_event_kind_t;
 
-/* One thing that happened. Bytes are at most 2^40 - 1. */
+/* One thing that happened. */
 typedef struct fab_event {
     uint64_t ns;   /* CLOCK_MONOTONIC */
-    uint8_t kind;  /* fab_event_kind_t */
-    uint8_t what;  /* fab_look_wait_t */
-    uint8_t flags; /* FAB_EVENT_... */
-    uint8_t reserved;
-    uint32_t rank; /* the low half of the other process's name */
-    uint32_t id;
+    uint64_t peer; /* name of the other process, or FAB_LOOK_ANY */
+    uint64_t bytes;
     int32_t tag;
-    uint64_t bytes_context; /* bytes | context << 40 */
+    uint8_t kind; /* fab_event_kind_t */
+    uint8_t what; /* fab_look_wait_t */
+    uint8_t reserved[2];
 } fab_event_t;
 
 _Static_assert(32 == sizeof(fab_event_t), "two in a line");
-
-enum {
-    FAB_EVENT_ANY_RANK = 1 << 0,   /* rank says nothing: any, or none */
-    FAB_EVENT_OTHER_JOB = 1 << 1,  /* the process is of another job than this one */
-    FAB_EVENT_UNEXPECTED = 1 << 2, /* no receive was posted */
-};
-
-#define FAB_EVENT_BYTES_MAX ((UINT64_C(1) << 40) - 1)
-
-static inline uint64_t fab_event_bytes(const fab_event_t *event)
-{
-    return event->bytes_context & FAB_EVENT_BYTES_MAX;
-}
-
-static inline uint32_t fab_event_context(const fab_event_t *event)
-{
-    return (uint32_t) (event->bytes_context >> 40);
-}
 
 /* A struct of counters of 64 bits each in the process's own memory, for who may read that. */
 typedef struct fab_look_counters {
@@ -146,22 +113,27 @@ enum { FAB_LOOK_FABRIC, FAB_LOOK_PML, FAB_LOOK_OFFLOAD, FAB_LOOK_COUNTERS };
 typedef struct fab_look {
     uint64_t magic; /* written last */
     uint32_t version;
-    uint32_t num_events;   /* a power of two */
-    uint64_t name;         /* the process's, fab_config_t.name */
-    uint64_t start_time;   /* of the process, clock ticks since boot */
-    uint32_t pid;          /* in its own pid namespace */
-    uint32_t num_procs;    /* of the job; 0: not known */
-    uint32_t num_local;    /* of these, on this host */
-    uint32_t level;        /* of the recorder */
-    uint64_t opened_ns;    /* CLOCK_MONOTONIC ... */
-    uint64_t opened_at_ns; /* ... and CLOCK_REALTIME at the same moment */
+    uint32_t pid;       /* in its own pid namespace */
+    uint64_t name;      /* the process's, fab_config_t.name */
+    uint64_t opened_ns; /* CLOCK_MONOTONIC */
+    uint32_t num_procs; /* of the job; 0: not known */
+    uint8_t reserved[28];
     fab_look_status_t status;
-    _Atomic uint64_t next; /* events recorded so far: the next goes to next % num_events */
-    uint8_t reserved[56];
+    _Atomic uint64_t next; /* events recorded so far: the next goes to next % FAB_LOOK_EVENTS */
+    uint8_t reserved2[56];
     fab_look_counters_t counters[FAB_LOOK_COUNTERS];
     char program[FAB_LOOK_TEXT]; /* the program's name */
     char host[FAB_LOOK_HOST];
 } fab_look_t;
+
+/* All of the memory. */
+typedef union fab_look_memory {
+    fab_look_t look;
+    struct {
+        char head[FAB_LOOK_HEAD];
+        fab_event_t events[FAB_LOOK_EVENTS];
+    };
+} fab_look_memory_t;
 
 _Static_assert(64 == offsetof(fab_look_t, status), "lines of its own");
 _Static_assert(192 == offsetof(fab_look_t, next), "a line of its own");
@@ -176,11 +148,6 @@ static inline uint64_t fab_look_hash(const char *text)
         hash = (hash ^ (unsigned char) *text) * UINT64_C(0x100000001b3);
     }
     return hash;
-}
-
-static inline size_t fab_look_size(uint32_t num_events)
-{
-    return FAB_LOOK_HEAD + num_events * sizeof(fab_event_t);
 }
 
 #endif /* FAB_LOOK_WIRE_H */

@@ -158,16 +158,6 @@ void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
 
 /* ---- moving ---------------------------------------------------------------- */
 
-static void tell_users(const fab_core_t *core, const fab_peer_t *peer)
-{
-    for (int n = 0; n < FAB_NUM_USERS; n++) {
-        const fab_user_state_t *user = &core->users[n];
-        if (user->is_open && NULL != user->config.peer_moved) {
-            user->config.peer_moved(user->config.ctx, peer);
-        }
-    }
-}
-
 /* Its old provider has let go of it. */
 static void attach_to_next(fab_core_t *core, fab_move_t *move)
 {
@@ -183,14 +173,13 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
         return;
     }
     fab_counters.peers_moved++;
-    fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_MOVED, peer->name));
+    fab_look_event(&core->fab, (fab_event_t){.kind = FAB_EVENT_PEER_MOVED, .peer = peer->name});
     core->fab.num_moved++;
     core->slots[from].num_moved++;
     snprintf(core->slots[from].why_moved, sizeof(core->slots[from].why_moved), "%s", move->why);
     fab_log(&core->fab, 1, "process 0x%llx is reached by %s, not by %s: %s",
             (unsigned long long) peer->name, fab_peer_provider_name(peer),
             fab_providers[from]->name, move->why);
-    tell_users(core, peer);
 }
 
 static void end(fab_move_t *move)

@@ -22,11 +22,6 @@ fab_params_t fab_params;
 #define VERBS_NOTE " (not in this build)"
 #endif
 
-static bool is_absolute(const char *path)
-{
-    return '/' == *path;
-}
-
 static const fab_param_t fab_rows[] = {
     {
         FAB_PARAM(fab_params_t, providers, STRING, 2),
@@ -38,30 +33,6 @@ static const fab_param_t fab_rows[] = {
             "Providers that may be used, or, after ^, those that may not. The first that reaches a "
             "peer is used, in the order shm, ofi, verbs, tcp. A process always reaches itself "
             "(self).",
-    },
-    {
-        FAB_PARAM(fab_params_t, recorder, UINT, 4),
-        FAB_PARAM_NUMBER(1, 0, 2),
-        .help = "What a process shows to tm_look, also while it is stuck. 1: what it waits for, "
-                "its counters, and a ring of the last events other than short messages; 2: each "
-                "message, too, for tm_trace, which slows short ones down, and keeps a device from "
-                "matching tags; 0: nothing.",
-    },
-    {
-        FAB_PARAM(fab_params_t, recorder_size, UINT, 5),
-        FAB_PARAM_NUMBER(128 << 10, 4096, 1 << 30),
-        .unit = "bytes",
-        .help = "Memory of each process for the events of recorder, 32 bytes for each; the last "
-                "power of two that fits is used.",
-    },
-    {
-        FAB_PARAM(fab_params_t, recorder_dir, STRING, 4),
-        .is_valid = is_absolute,
-        .form = "an absolute path",
-        .empty_means = "memory that goes with the process",
-        .help = "Directory for a file of each process, with what recorder shows. It stays when the "
-                "process ends or crashes: tm_look FILE. An existing file of the same job and rank "
-                "is replaced. It should be on a local disk, or in memory (/dev/shm).",
     },
 };
 

@@ -15,9 +15,6 @@ typedef struct fab_params {
     char prefix[160]; /* prefix of their names for the user: "pml_tm_"; empty until registered */
 
     char *providers;
-    unsigned int recorder;      /* level */
-    unsigned int recorder_size; /* bytes */
-    char *recorder_dir;
 
     unsigned int shm_ring_size;       /* bytes */
     unsigned int shm_max_peers;       /* rings in one process's segment */

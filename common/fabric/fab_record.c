@@ -167,7 +167,7 @@ fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number)
     core->table[table_find(core, peer->name)] = number + 1;
     core->num_peers++;
     fab_counters.peers_opened++;
-    fab_look_event(&core->fab, fab_event_of(&core->fab, FAB_EVENT_PEER_OPENED, peer->name));
+    fab_look_event(&core->fab, (fab_event_t){.kind = FAB_EVENT_PEER_OPENED, .peer = peer->name});
     return peer;
 }
 

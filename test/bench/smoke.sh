@@ -116,19 +116,8 @@ done
 echo 'pml_tm_eager_limit = 4096' >>tuned.conf
 OMPI_MCA_mca_base_param_files=$PWD/tuned.conf ompi_info --parsable --param pml tm --level 9 |
     grep -q 'pml_tm_eager_limit:value:"\?4096' || fail 'Open MPI does not take the file'
-# A trace: one wait, a message with its data, one that is announced.
-cat >trace.txt <<'END'
-      0.500000  rank 1     waited 400.000 ms: receive from rank 0, tag 7
-      0.490000  rank 0     message sent to rank 1, tag 7, 8 bytes, communicator 0, number 0
-      0.500000  rank 1     message arrived from rank 0, tag 7, 8 bytes, communicator 0, number 0
-      0.600000  rank 1     message announced to rank 0, tag 7, 99999 bytes, communicator 0, number 4
-      0.700000  rank 0     message announced by rank 1, tag 7, 99999 bytes, communicator 0, number 4
-END
-"$TM_SRC/test/bench/plot_trace" bench/trace.png trace.txt >plot_trace.log 2>&1 ||
-    fail "plot_trace: $(cat plot_trace.log)"
-[[ ! -s plot_trace.log ]] || fail "plot_trace: $(cat plot_trace.log)"
 
-for plot in latency bandwidth rate depth threads trace; do
+for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"
     (($(stat -c %s "bench/$plot.png") > 5000)) || fail "$plot.png is empty"
 done

@@ -18,7 +18,7 @@ if [[ -n ${TM_OMPI6-} ]]; then
         forbid 'NEEDED .*libmpi\.' dynamic
     done
     use_openmpi "$TM_OMPI6" "$TM_WORK/inst"
-    for name in hello basic comm_buffers tool_events; do
+    for name in hello basic comm_buffers; do
         compile_for "$TM_OMPI6" "$name"
         tm_mpirun 2 "./$name"
         require "$name: errors=0"
@@ -60,30 +60,6 @@ cp_config
 change opal/datatype/opal_datatype.h 's/^( *uint32_t) loops;/\1 stack_depth;/'
 change ompi/mca/pml/base/pml_base_bsend.h \
     's/(bsend_request_alloc_buf|bsend_request_free) *\(/\1(struct ompi_communicator_t *comm, /'
-mkdir -p other/opal/mca/base
-cat >other/opal/mca/base/mca_base_event.h <<'END'
-typedef struct { int num_active; } mca_base_event_t;
-typedef struct { int source_index; } mca_base_event_source_t;
-typedef int mca_base_event_flag_t;
-typedef ptrdiff_t opal_count_t;
-#define OPAL_COUNT_MAX PTRDIFF_MAX
-enum { MCA_BASE_EVENT_SOURCE_ORDERED };
-enum { MCA_BASE_EVENT_CB_REQUIRE_MPI_RESTRICTED = 1, MCA_BASE_EVENT_CB_REQUIRE_THREAD_SAFE };
-static inline bool mca_base_event_active(const mca_base_event_t *event)
-{
-    return 0 != event->num_active;
-}
-int mca_base_event_source_register(const char *, const char *, int, opal_count_t, opal_count_t,
-                                   opal_count_t (*)(void *), bool, void *);
-int mca_base_event_source_get_by_index(int, mca_base_event_source_t **);
-int mca_base_component_event_register(const mca_base_component_t *, const char *, const char *,
-                                      mca_base_var_info_lvl_t, int, const mca_base_var_type_t *,
-                                      const ptrdiff_t *, mca_base_var_enum_t *, int,
-                                      mca_base_event_flag_t, mca_base_event_source_t *, void *);
-int mca_base_event_get_by_index(int, mca_base_event_t **);
-void mca_base_event_raise_internal(mca_base_event_t *, mca_base_event_source_t *, void *,
-                                   const void *, int);
-END
 for file in "$TM_SRC"/pml_tm/*.c "$TM_SRC"/btl_fabric/*.c; do
     "$TM_CC" -fsyntax-only -Werror "${cflags[@]}" -I"$TM_WORK/other" -I"$TM_BUILD" -I"$TM_SRC" \
         -I"$TM_SRC/common" "${flags[@]}" "$file" || fail "${file##*/} with the differences of 6.0"

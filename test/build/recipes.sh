@@ -15,7 +15,6 @@ package=$TM_SRC/packaging/spack/spack_repo/pml_tm/packages/pml_tm/package.py
 libraries='
     hwloc.h             libhwloc-dev        hwloc-devel         hwloc
     infiniband/*        libibverbs-dev      rdma-core-devel     rdma-core
-    otf2/*              libotf2-trace-dev   otf2-devel          otf2
     rdma/rdma_cma.h     librdmacm-dev       rdma-core-devel     rdma-core
     rdma/f*             libfabric-dev       libfabric-devel     libfabric
     sys/sdt.h           systemtap-sdt-dev   systemtap-sdt-devel -'

@@ -14,8 +14,8 @@ tm_packages_quickstart=(gnuplot-nox netpipe-openmpi)
 tm_packages_test=(
     binutils bubblewrap charliecloud clang clang-format debhelper debootstrap dpkg-dev
     environment-modules gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
-    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin libotf2-trace-dev mandoc
-    munge netpipe-openmpi otf2-tools patchelf procps python3 python3-mpi4py python3-numpy
+    libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin mandoc
+    munge netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
     python3-pyverbs qemu-user rdma-core rpm rsync shellcheck slurm-client slurmctld slurmd spin
     systemtap-sdt-dev util-linux valgrind zsh
 )
@@ -50,8 +50,8 @@ tm_program_packages=(
     gnuplot:gnuplot-nox
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
     libfabric-1.15:libfabric-dev
-    lmp:lammps mandoc:mandoc munged:munge NPopenmpi:netpipe-openmpi otf2/otf2.h:libotf2-trace-dev
-    otf2-print:otf2-tools patchelf:patchelf pgrep:procps
+    lmp:lammps mandoc:mandoc munged:munge NPopenmpi:netpipe-openmpi
+    patchelf:patchelf pgrep:procps
     python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
     slurmctld:slurmctld slurmd:slurmd srun:slurm-client sys/sdt.h:systemtap-sdt-dev
     debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh

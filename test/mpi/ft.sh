@@ -17,10 +17,3 @@ ft_check 4 OMPI_MCA_pml_tm_providers=tcp recv any probe rndv fetch ssend coll re
 export OMPI_MCA_btl=fabric,self
 TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_btl_fabric_providers=shm recv any rndv fetch coll
 TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_btl_fabric_providers=tcp recv any rndv fetch coll
-
-if [[ $TM_OMPI_SERIES != [45].* ]]; then
-    ft_run mpirun -np 2 --bind-to none --with-ft ulfm --mca pml tm \
-        "$(tm_mpi_program tool_events)" failed
-    cat out err
-    require 'ft: errors=0' out
-fi

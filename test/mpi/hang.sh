@@ -127,7 +127,7 @@ forbid 'tag 16'
 forbid 'wait for each other'
 
 # A program may ask for reports while it runs; nothing else needs to be on.
-hangs 2 '--mca pml_tm_recorder 0' by_tool '2 ranks wait for each other; rank 0 has waited'
+hangs 2 '' by_tool '2 ranks wait for each other; rank 0 has waited'
 
 # With threads another one may go on. With a signal all report, and who does not call MPI shows
 # where it is.

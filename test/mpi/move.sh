@@ -120,6 +120,3 @@ wait
 require "rails: errors=0"
 require "read no more shares of long messages"
 forbid "is tried by"
-
-# A tool hears of it.
-[[ $TM_OMPI_SERIES == [45].* ]] || moved 2 '*' tool_events moved

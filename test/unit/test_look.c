@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a process shows of itself: another one reads what was written, the ring of events from its
- * start and after it was overwritten, and while it is written; and anything that a file may hold.
+ * start and after it was overwritten, and while it is written; and anything that a core dump may
+ * hold.
  *
  * TEST: sources=@fabric variants=asan,tsan
  */
 #include "test_fab_world.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_look.h"
 #include "fabric/fab_look_read.h"
 
-enum { EVENTS = 4096 / sizeof(fab_event_t), FUZZ = 20000, READS = 2000 };
+enum { EVENTS = FAB_LOOK_EVENTS, FUZZ = 20000, READS = 2000 };
 
 #define ME UINT64_C(0x500000003)
 
@@ -32,7 +34,6 @@ static fab_t *open_fabric(void)
     const char *why = "";
     fab_t *fab;
 
-    fab_params.recorder_size = 4096;
     assert_int_equal(fab_open(&config, &fab, &why), OPAL_SUCCESS);
     return fab;
 }
@@ -47,11 +48,10 @@ static fab_look_place_t find(fab_look_t *head)
 
 static void record(fab_t *fab, uint32_t id)
 {
-    fab_event_t event = fab_event_of(fab, FAB_EVENT_SENT, fab_name(5, 7));
-
-    event.id = id;
-    event.bytes_context = fab_event_size(id, 9);
-    fab_look_event(fab, event);
+    fab_look_event(fab, (fab_event_t){.kind = FAB_EVENT_QUEUED,
+                                      .peer = fab_name(5, 7),
+                                      .tag = (int32_t) id,
+                                      .bytes = id});
 }
 
 static bool is_me(void *ctx, uint32_t pid, int fd, const fab_look_t *head)
@@ -78,7 +78,6 @@ static void test_status(void **state)
     (void) state;
     assert_int_equal(head.name, ME);
     assert_int_equal(head.pid, getpid());
-    assert_int_equal(head.num_events, EVENTS);
     assert_int_equal(head.status.what, FAB_LOOK_NOTHING);
     assert_int_equal(head.counters[FAB_LOOK_FABRIC].at, (uintptr_t) &fab_counters);
     assert_int_equal(head.counters[FAB_LOOK_FABRIC].names, fab_look_hash(FAB_COUNTER_NAMES));
@@ -108,26 +107,24 @@ static void test_events(void **state)
     uint64_t before = fab_now_ns();
 
     (void) state;
-    assert_int_equal(fab_look_read_events(place, &head, events, &lost), 0);
+    assert_int_equal(fab_look_read_events(place, events, &lost), 0);
     record(fab, 0);
     record(fab, 1);
-    assert_int_equal(fab_look_read_events(place, &head, events, &lost), 2);
+    assert_int_equal(fab_look_read_events(place, events, &lost), 2);
     assert_int_equal(lost, 0);
-    assert_int_equal(events[1].id, 1);
-    assert_int_equal(events[1].rank, 7);
-    assert_int_equal(events[1].flags, 0);
-    assert_int_equal(fab_event_bytes(&events[1]), 1);
-    assert_int_equal(fab_event_context(&events[1]), 9);
+    assert_int_equal(events[1].peer, fab_name(5, 7));
+    assert_int_equal(events[1].tag, 1);
+    assert_int_equal(events[1].bytes, 1);
     assert_true(events[0].ns >= before && events[1].ns >= events[0].ns);
 
     for (uint32_t id = 2; id < 3 * EVENTS; id++) {
         record(fab, id);
     }
     /* the oldest may be in the way of the next */
-    assert_int_equal(fab_look_read_events(place, &head, events, &lost), EVENTS - 1);
+    assert_int_equal(fab_look_read_events(place, events, &lost), EVENTS - 1);
     assert_int_equal(lost, 2 * EVENTS + 1);
     for (uint32_t i = 0; i < EVENTS - 1; i++) {
-        assert_int_equal(events[i].id, 2 * EVENTS + 1 + i);
+        assert_int_equal(events[i].tag, 2 * EVENTS + 1 + i);
     }
     close(place.fd);
     fab_close(fab, FAB_USER_PML);
@@ -152,11 +149,11 @@ static void test_while_written(void **state)
         }
     }
     for (int i = 0; i < READS; i++) {
-        const size_t count = fab_look_read_events(place, &head, events, &lost);
+        const size_t count = fab_look_read_events(place, events, &lost);
 
         for (size_t k = 0; k < count; k++) {
-            assert_int_equal(events[k].id, (uint32_t) (lost + k));
-            assert_int_equal(fab_event_bytes(&events[k]), events[k].id);
+            assert_int_equal(events[k].tag, (int32_t) (lost + k));
+            assert_int_equal(events[k].bytes, events[k].tag);
         }
     }
     assert_int_equal(kill(child, SIGKILL), 0);
@@ -165,51 +162,32 @@ static void test_while_written(void **state)
     fab_close(fab, FAB_USER_PML);
 }
 
-/* A file of the directory stays, and is replaced. */
-static void test_file(void **state)
-{
-    char dir[] = "/tmp/tm_look_XXXXXX", path[64];
-    fab_look_t head;
-    fab_look_place_t place;
-
-    (void) state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof(path), "%s/00000005.3.tmlook", dir);
-    fab_params.recorder_dir = dir;
-    for (int i = 0; i < 2; i++) {
-        fab_t *fab = open_fabric();
-
-        record(fab, 77);
-        fab_close(fab, FAB_USER_PML);
-        place = (fab_look_place_t){.fd = open(path, O_RDONLY | O_CLOEXEC)};
-        assert_true(fab_look_read(place, &head));
-        assert_int_equal(fab_look_read_events(place, &head, events, &lost), 1);
-        assert_int_equal(events[0].id, 77);
-        close(place.fd);
-    }
-    fab_params.recorder_dir = NULL;
-    unlink(path);
-    rmdir(dir);
-}
-
-/* Nothing is shown, and nothing else changes, if it is not wanted or cannot be had. */
+/* Nothing is shown, and nothing else changes, by a tool, or where the memory cannot be had. */
 static void test_without(void **state)
 {
+    const struct rlimit no_file = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    const fab_config_t tool = {.user = FAB_USER_PML, .name = ME, .num_local = 1, .is_tool = true};
+    struct rlimit limit;
     fab_look_t head;
-    fab_t *fab;
 
     (void) state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     for (int i = 0; i < 2; i++) {
-        fab_params.recorder = (unsigned) i;
-        fab_params.recorder_dir = 1 == i ? (char *) "/proc/no/such/directory" : NULL;
-        fab = open_fabric();
-        assert_false(fab_records(fab, 1));
+        const char *why = "";
+        fab_t *fab;
+
+        if (0 == i) {
+            assert_int_equal(fab_open(&tool, &fab, &why), OPAL_SUCCESS);
+        } else {
+            assert_int_equal(setrlimit(RLIMIT_FSIZE, &no_file), 0);
+            fab = open_fabric();
+            assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        }
         assert_int_equal(fab_look_open_process((uint32_t) getpid(), &head), -1);
         record(fab, 1);
         fab_look_show(fab, 1, &(fab_look_state_t){.what = FAB_LOOK_RECV});
         fab_close(fab, FAB_USER_PML);
     }
-    fab_params.recorder_dir = NULL;
 }
 
 static unsigned next_random(void)
@@ -222,13 +200,13 @@ static unsigned next_random(void)
     return (unsigned) (at >> 11);
 }
 
-/* Some bytes of a file are others, or it is shorter. */
+/* Some bytes are others, or it is shorter. */
 static void test_anything(void **state)
 {
     union {
         fab_look_t look;
-        unsigned char bytes[FAB_LOOK_HEAD + EVENTS * sizeof(fab_event_t)];
-    } file = {.look = {.magic = FAB_LOOK_MAGIC, .version = FAB_LOOK_VERSION, .num_events = EVENTS}};
+        unsigned char bytes[sizeof(fab_look_memory_t)];
+    } file = {.look = {.magic = FAB_LOOK_MAGIC, .version = FAB_LOOK_VERSION}};
     int fd = memfd_create("anything", MFD_CLOEXEC), usable = 0;
     fab_look_t head;
 
@@ -245,11 +223,10 @@ static void test_anything(void **state)
         if (0 == i % 4) {
             file.look.magic = FAB_LOOK_MAGIC;
             file.look.version = FAB_LOOK_VERSION;
-            file.look.num_events = EVENTS;
         }
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, file.bytes, size, 0), size);
-        if (!fab_look_read(place, &head) || head.num_events > EVENTS) {
+        if (!fab_look_read(place, &head)) {
             continue;
         }
         usable++;
@@ -257,7 +234,7 @@ static void test_anything(void **state)
         assert_true(strlen(head.status.comm) < FAB_LOOK_TEXT);
         assert_true(strlen(head.program) < FAB_LOOK_TEXT);
         assert_true(strlen(head.host) < FAB_LOOK_HOST);
-        assert_true(fab_look_read_events(place, &head, events, &lost) <= head.num_events);
+        assert_true(fab_look_read_events(place, events, &lost) <= EVENTS);
     }
     assert_true(usable > FUZZ / 8);
     close(fd);
@@ -266,9 +243,9 @@ static void test_anything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),  cmocka_unit_test(test_events),
-        cmocka_unit_test(test_without), cmocka_unit_test(test_while_written),
-        cmocka_unit_test(test_file),    cmocka_unit_test(test_anything),
+        cmocka_unit_test(test_status),   cmocka_unit_test(test_events),
+        cmocka_unit_test(test_without),  cmocka_unit_test(test_while_written),
+        cmocka_unit_test(test_anything),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

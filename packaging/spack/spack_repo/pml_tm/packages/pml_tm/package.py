@@ -23,7 +23,6 @@ class PmlTm(AutotoolsPackage):
     version("main", branch="main")  # in a checkout: spack dev-build pml-tm@main
 
     variant("ofi", default=False, description="Slingshot, EFA and Omni-Path, by libfabric")
-    variant("otf2", default=False, description="tm_trace writes OTF2 archives")
     variant("verbs", default=True, description="InfiniBand, RoCE and iWARP")
 
     depends_on("c", type="build")
@@ -37,7 +36,6 @@ class PmlTm(AutotoolsPackage):
     depends_on("pmix")
     depends_on("rdma-core@35:", when="+verbs")
     depends_on("libfabric@1.15:", when="+ofi")
-    depends_on("otf2@3:", when="+otf2")
 
     def autoreconf(self, spec, prefix):
         Executable("./autogen.sh")()
