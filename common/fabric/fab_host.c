@@ -13,6 +13,8 @@
 #include <unistd.h>
 #include <sys/utsname.h>
 
+#include "fabric/fab_random.h"
+
 #define FNV_START UINT64_C(0xcbf29ce484222325)
 
 /* FNV-1a, 64 bits: distinguishes hosts, is no protection. */
@@ -44,15 +46,16 @@ size_t fab_host_read(const char *path, char *buf, size_t size)
     return len > 0 ? (size_t) len : 0;
 }
 
-/* Add which namespace of this kind the process is in; nothing if that cannot be read. */
-static uint64_t add_namespace(uint64_t hash, const char *name)
+/* Add which namespace of this kind the process is in.  False: that cannot be read. */
+static bool add_namespace(uint64_t *hash, const char *name)
 {
     char path[64], buf[128];
     ssize_t len;
 
     snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
     len = readlink(path, buf, sizeof(buf));
-    return fnv1a(hash, buf, len > 0 ? (size_t) len : 0);
+    *hash = fnv1a(*hash, buf, len > 0 ? (size_t) len : 0);
+    return len > 0;
 }
 
 uint64_t fab_host_identity(void)
@@ -66,13 +69,31 @@ uint64_t fab_host_identity(void)
     if (0 == uname(&uts)) {
         hash = fnv1a(hash, uts.nodename, strlen(uts.nodename));
     }
-    hash = add_namespace(hash, "pid");
-    return add_namespace(hash, "time"); /* a process's start time differs there */
+    if (!add_namespace(&hash, "pid")) {
+        uint64_t unlike_others = 0; /* a pid means something only in a namespace that is known */
+
+        (void) fab_random(&unlike_others, sizeof(unlike_others));
+        hash = fnv1a(hash, &unlike_others, sizeof(unlike_others));
+    }
+    (void) add_namespace(&hash, "time"); /* a process's start time differs there */
+    return hash;
 }
 
 uint64_t fab_host_namespace(const char *name)
 {
-    return add_namespace(FNV_START, name);
+    uint64_t hash = FNV_START;
+
+    (void) add_namespace(&hash, name);
+    return hash;
+}
+
+bool fab_proc_is_own(void)
+{
+    char target[16];
+    ssize_t len = readlink("/proc/self", target, sizeof(target) - 1);
+
+    target[len > 0 ? len : 0] = '\0';
+    return strtol(target, NULL, 10) == getpid();
 }
 
 /* What a process's stat line says. */
@@ -108,9 +129,14 @@ static bool parse_stat(const char *text, stat_t *stat)
 /* False: there is no such line, or none that this process can see. */
 static bool read_stat(uint32_t pid, stat_t *stat)
 {
-    char path[64], text[1024];
+    char path[64] = "/proc/self/stat", text[1024];
 
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    if ((uint32_t) getpid() != pid) {
+        if (!fab_proc_is_own()) {
+            return false;
+        }
+        snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    }
     return fab_host_read(path, text, sizeof(text)) > 0 && parse_stat(text, stat);
 }
 

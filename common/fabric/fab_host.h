@@ -14,7 +14,8 @@
 
 /*
  * Identity of host, boot, host name, pid and time namespace.  A pid and the start time of its
- * process mean the same to all processes with the same identity.
+ * process mean the same to all processes with the same identity.  Where /proc does not tell the pid
+ * namespace, the identity is no other process's.
  */
 FAB_EXPORT uint64_t fab_host_identity(void);
 
@@ -26,6 +27,13 @@ size_t fab_host_read(const char *path, char *buf, size_t size);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
 FAB_EXPORT int fab_host_ptrace_scope(void);
+
+/*
+ * Does /proc name processes by the pids that this process knows?  It does not where it belongs to
+ * another pid namespace ("unshare --pid" without a /proc of its own, a container that has the
+ * host's): /proc/PID is another process there.
+ */
+bool fab_proc_is_own(void);
 
 /*
  * Start time of a process in clock ticks since boot; 0: the process is gone, a zombie, or not

@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <sys/mman.h>
 
+#include "fabric/fab_host.h"
+
 int fab_shm_connect_error(int error)
 {
     switch (error) {
@@ -57,17 +59,45 @@ static bool is_segment(const fab_shm_ep_t *ep, int fd)
     return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) && seg_matches(ep, &head);
 }
 
+/*
+ * Open the segment.  The pid, or the descriptor, may be another's by now: a file that is no memory
+ * file of this name is not opened, since that alone can do something to a device or a pipe, and
+ * programs may watch who opens a file for writing.  *is_other: there is another file.
+ */
+static int open_segment(const char *path, bool *is_other)
+{
+    static const char segment[] = "/memfd:" FAB_SHM_FILE;
+    char target[sizeof(segment)];
+    ssize_t len = readlink(path, target, sizeof(target) - 1);
+
+    *is_other = len >= 0 && ((size_t) len < sizeof(segment) - 1 ||
+                             0 != memcmp(target, segment, sizeof(segment) - 1));
+    return len < 0 || *is_other ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 int fab_shm_map_open(fab_shm_ep_t *ep, int *fd, const char **why)
 {
     const fab_shm_addr_t *addr = &ep->addr;
     const char *advice =
         "Both processes must have the same user, and the same user or network namespace.";
     char path[64];
+    bool is_other;
     int rc;
 
+    *fd = -1;
+    if (!fab_proc_is_own()) {
+        *why = fab_sentence(ep->dom->fab,
+                            "The shared memory of process %u on this host cannot be opened: /proc "
+                            "is not there, or that of another pid namespace. Mount one (unshare "
+                            "--mount-proc, bwrap --proc /proc).",
+                            addr->pid);
+        return OPAL_ERR_UNREACH;
+    }
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", addr->pid, addr->fd);
-    /* The pid may be another process's by now: a pipe or a terminal of it must not block. */
-    *fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    *fd = open_segment(path, &is_other);
+    if (is_other) {
+        return not_its_segment(ep, why);
+    }
     if (*fd >= 0) {
         if (is_segment(ep, *fd)) {
             return OPAL_SUCCESS;

@@ -127,9 +127,9 @@ static int seg_file(const fab_shm_addr_t *addr, size_t size)
         errno = EFBIG;
         return -1;
     }
-    fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
+    fd = memfd_create(FAB_SHM_FILE, MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
     if (fd < 0 && EINVAL == errno) { /* Linux before 6.3 */
-        fd = memfd_create("pml_tm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        fd = memfd_create(FAB_SHM_FILE, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
     if (fd >= 0 &&
         (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||

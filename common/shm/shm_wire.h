@@ -52,6 +52,7 @@
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
 #define FAB_SHM_VERSION 12
+#define FAB_SHM_FILE    "pml_tm" /* name of the segment's memfd */
 
 enum {
     FAB_SHM_LINE = 64,       /* bytes of a cache line and of a slot */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Is a process gone?  Zombies, processes whose first thread has ended, and a /proc that shows
- * nothing.
+ * Is a process gone?  Zombies, processes whose first thread has ended, a /proc that shows nothing,
+ * and one of another pid namespace.
  *
- * TEST: sources=common/fabric/fab_host.c ldflags=-Wl,--wrap=open variants=asan timeout=60
+ * TEST: sources=common/fabric/fab_host.c,common/fabric/fab_random.c ldflags=-Wl,--wrap=open,--wrap=readlink variants=asan timeout=60
  */
 #include "fabric/fab_host.h"
 
@@ -34,6 +34,25 @@ int __wrap_open(const char *path, int flags, ...)
         return -1;
     }
     return __real_open(path, flags);
+}
+
+static const char *self; /* what /proc/self is; NULL: what it is */
+static bool hides_namespaces;
+
+ssize_t __real_readlink(const char *path, char *buf, size_t size);
+ssize_t __wrap_readlink(const char *path, char *buf, size_t size);
+
+ssize_t __wrap_readlink(const char *path, char *buf, size_t size)
+{
+    if (hides_namespaces && NULL != strstr(path, "/ns/")) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (NULL == self || 0 != strcmp(path, "/proc/self")) {
+        return __real_readlink(path, buf, size);
+    }
+    memcpy(buf, self, strlen(self));
+    return '\0' != *self ? (ssize_t) strlen(self) : -1;
 }
 
 /* Wait until the process's first thread has ended. */
@@ -137,12 +156,50 @@ static void test_hidden(void **state)
     open_error = 0;
 }
 
+/* /proc is that of another pid namespace: what it shows of a pid is another process. */
+static void test_other_proc(void **state)
+{
+    static const char *const selves[] = {"1", "x", ""};
+    pid_t pid = start(false);
+    const uint32_t id = (uint32_t) pid;
+    const uint64_t began = fab_proc_start_time(id);
+
+    (void) state;
+    assert_true(fab_proc_is_own() && 0 != began && (uint32_t) getpid() == fab_proc_parent(id));
+    kill(pid, SIGKILL);
+    wait_for_zombie(pid);
+    for (size_t i = 0; i < sizeof(selves) / sizeof(selves[0]); i++) {
+        self = selves[i];
+        assert_false(fab_proc_is_own());
+        assert_false(fab_proc_is_gone(id, began)); /* a zombie there; kill() finds a process */
+        assert_false(fab_proc_is_gone(id, began + 1));
+        assert_int_equal(fab_proc_parent(id), 0);
+        assert_true(0 != fab_proc_start_time((uint32_t) getpid())); /* its own is known */
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(fab_proc_is_gone(id, began));
+    self = NULL;
+}
+
+/* Where the pid namespace is not known, no process is of the same host. */
+static void test_identity(void **state)
+{
+    const uint64_t identity = fab_host_identity();
+
+    (void) state;
+    assert_true(identity == fab_host_identity());
+    hides_namespaces = true;
+    assert_true(identity != fab_host_identity());
+    assert_true(fab_host_identity() != fab_host_identity());
+    hides_namespaces = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_first_thread_ended),
-        cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_ends),     cmocka_unit_test(test_first_thread_ended),
+        cmocka_unit_test(test_hidden),   cmocka_unit_test(test_other_proc),
+        cmocka_unit_test(test_identity),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer died and another process has its pid: what is read from it is no data of the peer's, and
- * nothing is written into it.
+ * nothing is written into it.  And /proc is that of another pid namespace, where the peers' pids are
+ * those of other processes: they are not taken for the peers.
  *
  * In a pid namespace of its own, where the test chooses pids; needs the right to make one.
  *
@@ -13,6 +14,10 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
+
+#include "fabric/fab_core.h"
+#include "fabric/fab_counters.h"
+#include "shm/shm.h"
 
 enum { LEN = 4 << 20, SKIPPED = 77 };
 
@@ -103,6 +108,108 @@ static void stranger(world_shared_t *shared)
     _exit(0);
 }
 
+/* ---- /proc of another namespace ----------------------------------------- */
+
+enum { ROUNDS = 40, AM_DATA = 9 };
+
+/* Handler: counts, in *(int *) ctx. */
+static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ++*(int *) ctx;
+}
+
+/* Messages to and fro, and in each round each peer is looked after. */
+static void other_proc_body(world_t *world)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    int got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (int i = 1; i <= ROUNDS; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        WORLD_UNTIL((i == got && NULL == peer->pending) || 0 != world->failures);
+        dom->next_tick = 0;
+        fab_shm_tick(dom);
+        world_progress(world);
+        CHECK(0 == world->failures);
+    }
+    CHECK(1 == fab_counters.shm_segments_passed); /* /proc cannot be asked for it */
+    world_barrier(world);
+}
+
+/* Processes of /proc's namespace with the pids that the job's will have; they have ended. */
+static int other_proc_namespace(const pid_t *zombies)
+{
+    world_shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int wrong = 0, status;
+    pid_t pids[2];
+
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork_as(zombies[i]);
+        if (pids[i] < 0) {
+            return SKIPPED;
+        }
+        if (0 == pids[i]) {
+            world_child(i, 2, false, shared, other_proc_body);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = wait(&status);
+        if (0 != status) { /* the other one would wait for it */
+            kill(pids[pid == pids[0]], SIGKILL);
+        }
+        wrong += 0 != status;
+    }
+    return wrong;
+}
+
+static int other_proc(void)
+{
+    pid_t zombies[2], pid;
+    int status = 1;
+
+    for (int i = 0; i < 2; i++) {
+        zombies[i] = fork();
+        if (0 == zombies[i]) {
+            _exit(0);
+        }
+    }
+    if (0 != unshare(CLONE_NEWPID) && 0 != unshare(CLONE_NEWUSER | CLONE_NEWPID)) {
+        return SKIPPED;
+    }
+    pid = fork();
+    if (0 == pid) {
+        _exit(other_proc_namespace(zombies));
+    }
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void test_other_proc(void **state)
+{
+    int status = 1;
+    pid_t pid;
+
+    (void) state;
+    fflush(NULL);
+    pid = fork();
+    if (0 == pid) {
+        _exit(other_proc());
+    }
+    waitpid(pid, &status, 0);
+    if (WIFEXITED(status) && SKIPPED == WEXITSTATUS(status)) {
+        print_message("SKIPPED: this process may not make a pid namespace\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+/* ---- a pid is reused ---------------------------------------------------- */
+
 /* The namespace's first process, parent of all others. Returns its exit status. */
 static int run_namespace(bool is_put)
 {
@@ -187,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_get),
         cmocka_unit_test(test_put),
+        cmocka_unit_test(test_other_proc),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
