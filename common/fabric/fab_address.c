@@ -142,18 +142,22 @@ int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int firs
     why[0] = '\0';
     for (int i = first; i < FAB_NUM_PROVIDERS; i++) {
         const char *answer = core->slots[i].why_not;
+        int rc = OPAL_ERR_UNREACH;
         size_t len = 0;
         const void *section = fab_address_section(address, fab_providers[i]->id, &len);
         if (NULL != core->slots[i].dom) {
             answer = "the other process does not use it";
-            if (NULL != section &&
-                OPAL_SUCCESS == fab_choose_this(core, peer, i, section, len, &answer)) {
+            rc = NULL != section ? fab_choose_this(core, peer, i, section, len, &answer) : rc;
+            if (OPAL_SUCCESS == rc) {
                 return OPAL_SUCCESS;
             }
         }
         if (used < size) {
             used += (size_t) snprintf(why + used, size - used, "%s%s: %s", used > 0 ? "; " : "",
                                       fab_providers[i]->name, answer);
+        }
+        if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+            return rc; /* the other process has chosen this provider, and sends by it */
         }
     }
     return OPAL_ERR_UNREACH;

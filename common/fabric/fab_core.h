@@ -124,7 +124,7 @@ typedef struct fab_core {
     LIST_HEAD(, fab_move) moves;
 
     /* What this process shows of itself (fab_look.c); look is NULL: nothing. */
-    union fab_look_memory *look;
+    struct fab_look *look;
     int look_fd;
     uint64_t look_ino; /* the file behind look_fd */
 
@@ -182,7 +182,11 @@ void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section
 /* Let provider i take the peer. */
 int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *section, size_t len,
                     const char **why);
-/* Offer the peer to the providers from the first on, in order; why collects their answers. */
+/*
+ * Offer the peer to the providers from the first on, in order; why collects their answers.  If one
+ * has no memory for it, that ends the choice with OPAL_ERR_OUT_OF_RESOURCE: both processes must
+ * come to the same one.
+ */
 int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,
                size_t size);
 

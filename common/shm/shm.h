@@ -116,7 +116,10 @@ size_t fab_shm_xpmem_copy(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t r
  */
 void fab_shm_find(fab_shm_ep_t *ep);
 
-/* The peer has passed its segment's file: map its head.  The caller keeps fd. */
+/*
+ * The peer has passed its segment's file: map its head, if the peer is up, has not left, and no
+ * answer came before.  The caller keeps fd.
+ */
 void fab_shm_found(fab_shm_ep_t *ep, int fd);
 
 /* The file of the peer's segment.  On an error *fd is -1. */
@@ -178,7 +181,7 @@ void fab_shm_pass_open(fab_shm_domain_t *dom);
 /* Can the peer be asked for its segment, and this process by the peer? */
 bool fab_shm_pass_is_possible(const fab_shm_domain_t *dom, const fab_shm_addr_t *addr);
 
-/* Ask the peer for its segment. OPAL_ERR_IN_PROCESS, or OPAL_ERR_UNREACH with *why. */
+/* Ask the peer for its segment. OPAL_ERR_IN_PROCESS or OPAL_ERR_UNREACH, with *why. */
 int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why);
 
 /* Answer those who ask, and map what peers have passed. */
@@ -267,6 +270,8 @@ void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey);
 int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);
+
+/* With all that it has; its peer's ring here was released before. */
 void fab_shm_ep_free(fab_shm_ep_t *ep);
 
 /* ---- shm_progress.c: a progress call, and whether the peers are alive ---- */

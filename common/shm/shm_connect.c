@@ -25,14 +25,21 @@ static void shm_raise(_Atomic uint32_t *word, uint32_t to)
 }
 
 /*
- * Get memory for a part of the peer's segment, which is mapped.  Without its file (fd is -1) and
- * with a Linux older than 5.14, there is memory only at the first access.
+ * Get memory for a part of the peer's segment, which is mapped.  False, and errno: there is none.
+ * Without its file (fd is -1) and with a Linux older than 5.14, there is memory only at the first
+ * access.  Where there is no memory for the file, the kernel says EFAULT: an access would be a
+ * SIGBUS.
  */
 static bool back_mapped(fab_shm_ep_t *ep, int fd, size_t at, size_t len)
 {
-    return fd >= 0 ? fab_shm_back(fd, (off_t) at, (off_t) len)
-                   : 0 == madvise((unsigned char *) ep->seg + at, len, MADV_POPULATE_WRITE) ||
-                         EINVAL == errno;
+    if (fd >= 0) {
+        return fab_shm_back(fd, (off_t) at, (off_t) len);
+    }
+    if (0 == madvise((unsigned char *) ep->seg + at, len, MADV_POPULATE_WRITE) || EINVAL == errno) {
+        return true;
+    }
+    errno = EFAULT == errno ? ENOSPC : errno;
+    return false;
 }
 
 /* Get memory for the pages of all entries up to this one. False, and errno, if there is none. */

@@ -151,7 +151,8 @@ static void say_goodbye(fab_shm_domain_t *dom)
     /* release: pairs with the acquire in is_finalized(): all that was sent is visible before */
     atomic_store_explicit(&dom->seg->is_finalized, 1, memory_order_release);
     for (uint32_t index = 0; index < high; index++) {
-        atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
+        /* release: pairs with the acquire in is_refused() */
+        atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_release);
     }
 }
 
@@ -168,8 +169,6 @@ static void shm_domain_close(fab_domain_t *domain)
         free(ep->in);
         ep->in = NULL;
         ep->peer->ep = NULL;
-        fab_shm_disconnect(ep);
-        fab_shm_conn_remove(ep);
         fab_shm_ep_free(ep);
     }
     domain_free(dom);

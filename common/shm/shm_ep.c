@@ -33,20 +33,39 @@ static void retry_later(fab_shm_ep_t *ep, uint64_t now)
 }
 
 /*
- * An attempt to connect failed because something is used up.  Wait before the next attempt, longer
- * each time: for a ring without limit, since another process may rightly be using it; for memory or
- * file descriptors up to shm_connect_timeout.  False: this time is over.
+ * Messages wait, since there is no ring, or its owner has not passed its segment, for as long as
+ * shm_connect_timeout: say so to the user, once.  They wait on, as another process may rightly be
+ * using the ring, and the owner may rightly be computing.
  */
-static bool wait_to_connect(fab_shm_ep_t *ep, int rc, uint64_t now)
+static void say_wait(fab_shm_ep_t *ep, const char *why)
+{
+    if (!ep->dom->has_said_wait) {
+        ep->dom->has_said_wait = true;
+        fab_log(ep->dom->fab, 0,
+                "messages to process %u of this host have waited for %u s (%sshm_connect_timeout), "
+                "and wait on: %s",
+                ep->addr.pid, fab_params.shm_connect_timeout, fab_params.prefix, why);
+    }
+}
+
+/*
+ * An attempt to connect failed because something is used up, or the peer was asked for its segment.
+ * Wait before the next attempt, longer each time: for a ring or the answer without limit; for
+ * memory or file descriptors up to shm_connect_timeout.  False: this time is over.
+ */
+static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t now)
 {
     if (0 == ep->waits_since) {
         ep->waits_since = now;
         ep->retry_us = 0;
         fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
+        fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
     }
-    if (OPAL_ERR_RESOURCE_BUSY != rc &&
-        now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000000)) {
-        return false;
+    if (now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000000)) {
+        if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
+            return false;
+        }
+        say_wait(ep, why);
     }
     fab_counters.shm_connect_retries++;
     retry_later(ep, now);
@@ -83,15 +102,8 @@ static int try_to_connect(fab_shm_ep_t *ep)
     if (OPAL_SUCCESS == rc) {
         return OPAL_SUCCESS;
     }
-    if (OPAL_ERR_IN_PROCESS == rc) {
-        retry_later(ep, now);
-        return OPAL_ERR_RESOURCE_BUSY;
-    }
     if (OPAL_ERR_UNREACH != rc) {
-        if (0 == ep->waits_since) {
-            fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
-        }
-        if (wait_to_connect(ep, rc, now)) {
+        if (wait_to_connect(ep, rc, why, now)) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
         snprintf(text, sizeof(text), "%s This was tried for %u s (%sshm_connect_timeout).", why,
@@ -352,6 +364,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 void fab_shm_ep_free(fab_shm_ep_t *ep)
 {
     fab_shm_xpmem_disconnect(ep);
+    fab_shm_disconnect(ep);
     LIST_REMOVE(ep, link);
     free(ep);
 }

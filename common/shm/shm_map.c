@@ -160,10 +160,17 @@ void fab_shm_found(fab_shm_ep_t *ep, int fd)
 {
     const char *why;
 
-    if (NULL == ep->seg && is_segment(ep, fd) && OPAL_SUCCESS == fab_shm_map_head(ep, fd, &why)) {
-        fab_counters.shm_segments_passed++;
-        ep->retry_at = 0;
+    if (NULL != ep->seg || FAB_PEER_UP != ep->peer->state || ep->is_left || !is_segment(ep, fd) ||
+        OPAL_SUCCESS != fab_shm_map_head(ep, fd, &why)) {
+        return;
     }
+    if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
+        fab_shm_unmap(ep); /* it answered, and left: the next question says so */
+        fab_shm_conn_remove(ep);
+        return;
+    }
+    fab_counters.shm_segments_passed++;
+    ep->retry_at = 0;
 }
 
 bool fab_shm_map_more(fab_shm_ep_t *ep, size_t len)

@@ -34,7 +34,9 @@ static const fab_param_t shm_rows[] = {
         FAB_PARAM_NUMBER(30, 0, 86400),
         .unit = "seconds",
         .help = "How long the first message to a process of the same host waits if there is no "
-                "memory or file descriptor for a connection. After that the peer counts as failed.",
+                "memory or file descriptor for a connection. After that the peer counts as failed. "
+                "A message that waits until the peer is in MPI, or until others give back a ring, "
+                "waits on, and the user is told then.",
     },
     {
         FAB_PARAM(fab_params_t, shm_eager_limit, UINT, 4),

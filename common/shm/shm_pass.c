@@ -196,6 +196,9 @@ int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why)
     case EAGAIN: /* it has not taken the former questions yet */
     case ENOBUFS:
     case ENOMEM:
+        *why =
+            "it was asked for its shared memory, which /proc does not let this process open, and "
+            "answers only while it is in MPI.";
         return OPAL_ERR_IN_PROCESS;
     default:
         *why = fab_sentence(dom->fab,

@@ -23,6 +23,9 @@
  * the peer sent was delivered.  Of one that was never sent to, and never sent, nothing is reported
  * if it died: its segment is unmapped.
  *
+ * A peer that refuses this process's ring, and has not left, has failed, too: messages lie there,
+ * and would fill it before the sender noticed.
+ *
  * The same tick looks for entries that were claimed by processes that have died since.
  */
 
@@ -70,6 +73,15 @@ static void look_after_left(fab_shm_ep_t *ep)
     ep->is_left = true;
 }
 
+/* Does the peer, which has not left, take nothing from its ring?  A sender with room goes on. */
+static bool is_refused(const fab_shm_ep_t *ep)
+{
+    /* acquire: pairs with the release in say_goodbye(), which first sets is_finalized */
+    return NULL != ep->entry &&
+           0 != atomic_load_explicit(&ep->entry->ctl.is_refused, memory_order_acquire) &&
+           !is_finalized(ep);
+}
+
 /* It never sent to this process, nor this process to it: its segment is mapped, no more. */
 static bool is_stranger(const fab_shm_ep_t *ep)
 {
@@ -88,6 +100,11 @@ static void look_after(fab_shm_ep_t *ep, bool is_close)
     }
     if (NULL != ep->in) {
         fab_shm_look_at(ep->dom, ep->in->index); /* it may have closed its ring */
+    }
+    if (is_refused(ep)) {
+        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
+                      "It takes no messages of this process by shared memory: it knows another "
+                      "address of it, has no memory for it, or has found it faulty.");
     }
     if (!ep_has_left(ep) && (is_close ? fab_proc_is_gone(addr->pid, addr->start_time)
                                       : fab_proc_has_no_pid(addr->pid))) {

@@ -204,6 +204,7 @@ struct fab_shm_domain {
     /* for the description */
     unsigned num_refused;  /* peers that shared memory does not reach */
     char why_refused[128]; /* the last of them */
+    bool has_said_wait;    /* the user knows that messages wait for a ring, or for a segment */
     int cma_errno;         /* error of the last peer whose memory could not be read; 0: none */
     int ptrace_scope;      /* /proc/sys/kernel/yama/ptrace_scope; -1: this kernel has none */
     uint64_t cma_peer;

@@ -535,6 +535,7 @@ static void exhausted_body(world_t *world)
         WORLD_UNTIL(fab_counters.shm_connect_retries > 5);
         CHECK(1 == fab_counters.shm_rings_exhausted);
         CHECK(NULL != zero->pending && NULL == ((fab_shm_ep_t *) zero->ep)->entry);
+        CHECK(1 == world->said && NULL != strstr(world->last_said, "Raise shm_max_peers"));
     }
     world_barrier(world);
     if (1 == world->rank) {

@@ -70,6 +70,8 @@ typedef struct world {
     bool needs_left; /* peers that leave: what they are told to be */
     int left;        /* times that this was asked */
     int woken;       /* times that another user had something to do */
+    int said;        /* lines that the user sees, whatever the verbosity */
+    char last_said[512];
     void *user;
 } world_t;
 
@@ -170,6 +172,16 @@ static inline void world_on_others(void *ctx)
     ((world_t *) ctx)->woken++;
 }
 
+static inline void world_on_log(void *ctx, int level, const char *text)
+{
+    world_t *world = ctx;
+
+    if (0 == level) {
+        world->said++;
+        snprintf(world->last_said, sizeof(world->last_said), "%s", text);
+    }
+}
+
 /* The peer with this rank, opened if it was not. */
 static inline fab_peer_t *world_peer(world_t *world, int rank)
 {
@@ -203,6 +215,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         .peer_failed = world_on_failed,
         .peer_left = world_on_left,
         .others_wait = world_on_others,
+        .log = world_on_log,
     };
     const char *why = "";
 

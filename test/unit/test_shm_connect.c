@@ -6,7 +6,7 @@
  *
  * What the provider asks of the kernel goes through the functions below, which play another one.
  *
- * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit,--wrap=prctl,--wrap=geteuid variants=asan,tsan timeout=200
+ * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit,--wrap=prctl,--wrap=geteuid,--wrap=aligned_alloc variants=asan,tsan timeout=200
  */
 #include "test_fab_world.h"
 
@@ -44,6 +44,7 @@ static pthread_barrier_t *meet; /* where each thread's first fallocate() waits f
 static _Thread_local bool has_met;
 static int open_error;                     /* of open() below /proc; 0: none */
 static int memory_errors;                  /* of the next calls that get memory */
+static int memory_errno = ENOMEM;          /* what MADV_POPULATE_WRITE says then */
 static int dumpable = 1;                   /* of prctl(PR_GET_DUMPABLE) */
 static uid_t user = 1000;                  /* of geteuid() */
 static rlim_t space_limit = RLIM_INFINITY; /* RLIMIT_AS; a real one would stop the sanitizers */
@@ -102,7 +103,7 @@ int __wrap_madvise(void *addr, size_t len, int advice)
     }
     if (MADV_POPULATE_WRITE == advice && len > (size_t) page_size && memory_errors > 0) {
         memory_errors--;
-        errno = ENOMEM;
+        errno = memory_errno;
         return -1;
     }
     populated += MADV_POPULATE_WRITE == advice ? len : 0;
@@ -569,7 +570,10 @@ static void test_joined(void **state)
 
 /* ---- not now ------------------------------------------------------------ */
 
-/* No file descriptor, no memory: the message waits, and goes when there is some again. */
+/*
+ * No file descriptor, no memory (of this process, or of shared memory: EFAULT): the message waits,
+ * and goes when there is some again.
+ */
 static void not_now_body(world_t *world)
 {
     static const int errors[] = {EMFILE, ENFILE, ENOMEM};
@@ -577,11 +581,12 @@ static void not_now_body(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
-    for (uint64_t i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < 5; i++) {
         if (1 == world->rank) {
             unsigned long long before = fab_counters.shm_connect_retries;
             open_error = i < 3 ? errors[i] : 0;
-            memory_errors = 3 == i ? 5 : 0;
+            memory_errors = i >= 3 ? 5 : 0;
+            memory_errno = 4 == i ? EFAULT : ENOMEM;
             fab_peer_t *zero = world_peer(world, 0);
             CHECK(OPAL_ERR_RESOURCE_BUSY == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
             CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
@@ -748,6 +753,105 @@ static void test_passed(void **state)
     fab_params.shm_connect_timeout = 30;
 }
 
+/* The owner computes: after shm_connect_timeout the user is told, once. The message waits on. */
+static void computes_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        open_error = EACCES;
+        fab_peer_t *one = world_peer(world, 1);
+        world_barrier_idle(world);
+        CHECK(OPAL_SUCCESS == fab_post(one, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        unsigned long long before = fab_counters.shm_connect_retries;
+        WORLD_UNTIL(fab_counters.shm_connect_retries >= before + 4);
+        CHECK(1 == world->said && NULL != strstr(world->last_said, "only while it is in MPI"));
+        CHECK(FAB_PEER_UP == one->state && NULL != one->pending);
+        world_barrier_idle(world);
+        WORLD_UNTIL(NULL == one->pending);
+    } else {
+        world_barrier_idle(world);
+        world_barrier_idle(world);
+        WORLD_UNTIL(1 == got);
+    }
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+static void test_computes(void **state)
+{
+    (void) state;
+    fab_params.shm_connect_timeout = 0;
+    assert_int_equal(world_run(2, false, computes_body), 0);
+    fab_params.shm_connect_timeout = 30;
+}
+
+/*
+ * The answer comes after the asker has closed the peer, or after the peer has left: the segment is
+ * not mapped.
+ */
+static void passed_late_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        open_error = EACCES;
+        fab_peer_t *one = world_peer(world, 1);
+        fab_shm_ep_t *ep = one->ep;
+        world_barrier(world);
+        WORLD_UNTIL(1 == got); /* it has a ring here */
+        CHECK(OPAL_SUCCESS == fab_post(one, fab_hdr(AM_DATA, 0, 0), NULL, 0)); /* asks */
+        CHECK(NULL != one->pending && NULL != ep->in);
+        world_barrier_idle(world);
+        if (0 == atomic_load(&world->shared->scratch[1])) {
+            fab_peer_close(one, FAB_USER_PML);
+            world->peers[1] = NULL;
+            world_barrier_idle(world); /* it has answered */
+            fab_shm_pass_serve(shm_domain(world));
+            CHECK(NULL == ep->seg && 0 == fab_counters.shm_segments_passed);
+            world_barrier_idle(world);
+            WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
+            CHECK(0 == shm_domain(world)->num_conns && LIST_EMPTY(&shm_domain(world)->eps));
+        } else {
+            world_barrier_idle(world); /* it has answered */
+            world_barrier_idle(world);
+            while (!atomic_load(&world->shared->scratch[0])) { /* it has left */
+                sched_yield();
+            }
+            fab_shm_pass_serve(shm_domain(world));
+            CHECK(NULL == ep->seg && 0 == fab_counters.shm_segments_passed);
+            WORLD_UNTIL(1 == world->failures);
+        }
+        open_error = 0;
+    } else {
+        fab_peer_t *zero = world_peer(world, 0);
+        world_barrier(world);
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        world_barrier_idle(world);
+        fab_shm_pass_serve(shm_domain(world));
+        world_barrier_idle(world);
+        world_barrier_idle(world);
+        fab_close(world->fab, FAB_USER_PML);
+        atomic_store(&world->shared->scratch[0], 1);
+        _exit(0);
+    }
+}
+
+static void passed_late_left_body(world_t *world)
+{
+    atomic_store(&world->shared->scratch[1], 1);
+    passed_late_body(world);
+}
+
+static void test_passed_late(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(2, false, passed_late_body), 0);
+    assert_int_equal(world_run(2, false, passed_late_left_body), 0);
+}
+
 /* ... and there is no socket: that peer fails, with the reason. */
 static void refused_body(world_t *world)
 {
@@ -795,6 +899,78 @@ static void test_namespaces(void **state)
         }
     }
     fab_close(alone.fab, FAB_USER_PML);
+}
+
+/* ---- no memory for the peer --------------------------------------------- */
+
+void *__real_aligned_alloc(size_t align, size_t len);
+void *__wrap_aligned_alloc(size_t align, size_t len);
+static int endpoint_errors; /* so many endpoints get no memory */
+
+void *__wrap_aligned_alloc(size_t align, size_t len)
+{
+    if (endpoint_errors > 0 && len == fab_shm_round_up(sizeof(fab_shm_ep_t), 64)) {
+        endpoint_errors--;
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __real_aligned_alloc(align, len);
+}
+
+/* Rank 0 has no memory for rank 1: it does not go on to tcp, while rank 1 sends by shm. */
+static void one_way_body(world_t *world)
+{
+    fab_peer_t *peer = NULL;
+    uint64_t got = 0;
+    const char *why = "";
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    if (0 == world->rank) {
+        endpoint_errors = 1;
+        CHECK(OPAL_ERR_OUT_OF_RESOURCE == fab_peer_open(world->fab, FAB_USER_PML, world_name(1),
+                                                        world->shared->address[1],
+                                                        world->shared->len[1], &peer, &why));
+        CHECK(NULL != strstr(why, "not enough memory"));
+    }
+    peer = world_peer(world, 1 - world->rank);
+    CHECK(0 == strcmp("shm", fab_peer_provider_name(peer)));
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == got && NULL == peer->pending);
+    CHECK(0 == world->failures);
+    world_barrier(world);
+}
+
+/* A message comes from rank 1, for which rank 0 has no memory. Rank 1 learns that by a tick. */
+static void refused_ring_body(world_t *world)
+{
+    fab_shm_domain_t *dom = shm_domain(world);
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    endpoint_errors = 0 == world->rank;
+    world_barrier(world);
+    if (1 == world->rank) {
+        fab_peer_t *zero = world_peer(world, 0);
+        CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        while (0 == world->failures) {
+            dom->next_tick = 0;
+            fab_shm_tick(dom);
+            world_progress(world);
+        }
+        CHECK(OPAL_ERR_UNREACH == world->failed_rc);
+        CHECK(NULL != strstr(world->failed_why, "has no memory for it"));
+    }
+    world_barrier(world);
+    CHECK(0 == got && (1 == world->rank) == world->failures);
+}
+
+static void test_no_endpoint(void **state)
+{
+    (void) state;
+    fab_params.providers = (char *) "shm,tcp";
+    assert_int_equal(world_run(2, false, one_way_body), 0);
+    assert_int_equal(world_run(2, false, refused_ring_body), 0);
+    fab_params.providers = (char *) "shm";
 }
 
 /* It does not come back: that peer fails, with the reason. */
@@ -993,7 +1169,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
         cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_namespaces),
-        cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_prepared),       cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_passed_late),    cmocka_unit_test(test_no_endpoint),
     };
 
     fab_params.providers = (char *) "shm";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer died and another process has its pid: what is read from it is no data of the peer's, and
- * nothing is written into it.  And /proc is that of another pid namespace, where the peers' pids are
- * those of other processes: they are not taken for the peers.
+ * nothing is written into it.  And /proc is that of another pid namespace, where the peers' pids
+ * are those of other processes: they are not taken for the peers.
  *
  * In a pid namespace of its own, where the test chooses pids; needs the right to make one.
  *
