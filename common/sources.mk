@@ -162,7 +162,6 @@ common_verbs_sources = \
 	common/verbs/verbs_expose.c \
 	common/verbs/verbs_fail.c \
 	common/verbs/verbs_gid.c \
-	common/verbs/verbs_keep.c \
 	common/verbs/verbs_move.c \
 	common/verbs/verbs_near.c \
 	common/verbs/verbs_near.h \

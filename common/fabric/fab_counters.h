@@ -66,7 +66,6 @@
     X(verbs_connections, "queue pairs made")                                                       \
     X(verbs_no_path, "connections given up before use, as no packet passed between the two ports") \
     X(verbs_other_ports, "times that a peer was tried by other ports, as it was not reached")      \
-    X(verbs_sent_again, "messages sent again by other ports, as a connection broke")               \
     X(verbs_evicted, "idle connections given up, as there were verbs_max_connections")             \
     X(verbs_crossed, "connections that both sides began at the same time")                         \
     X(verbs_refused, "connection requests refused")                                                \

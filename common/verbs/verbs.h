@@ -15,7 +15,7 @@
 typedef struct fab_verbs_failure {
     int rc;
     bool is_last; /* other ports are not tried */
-    bool is_path; /* a connection broke that can go on by other ports */
+    bool is_path; /* no packet passes between the two ports */
     char why[384];
 } fab_verbs_failure_t;
 
@@ -34,7 +34,7 @@ void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure);
 void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep);
 /* All peers fail; what completes the sentence "mlx5_0:1 here ...". */
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);
-/* The port is down, for good: peers go on by other ports, or fail. */
+/* The port is down, for good: peers that are connected by it fail. */
 void fab_verbs_port_lost(fab_verbs_domain_t *dom);
 /*
  * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all
@@ -80,25 +80,6 @@ static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)
 {
     return (uint16_t) (conn->sent - conn->taken) < conn->window;
 }
-
-/* ---- verbs_keep.c ---- */
-
-/* Can its messages be kept, once it breaks?  Not what a device has matched. */
-bool fab_verbs_can_keep(const fab_verbs_conn_t *conn);
-/* It broke: messages that end in error are kept from now on. */
-void fab_verbs_keep_begin(fab_verbs_conn_t *conn);
-/* The oldest work request has ended in error. */
-void fab_verbs_keep_oldest(const fab_verbs_conn_t *conn);
-/* The connection is drained, and will be destroyed. */
-void fab_verbs_keep_end(fab_verbs_conn_t *conn);
-
-/* fab_verbs_frame_t.received of this side; 0: no connection broke. */
-uint32_t fab_verbs_keep_received(const fab_verbs_ep_t *ep);
-/* The other side's, for a new connection.  False: the two do not fit together. */
-bool fab_verbs_keep_go_on(fab_verbs_conn_t *conn, uint32_t received);
-/* Send again what can be now, by the connections that are up. */
-void fab_verbs_keep_send(fab_verbs_domain_t *dom);
-void fab_verbs_keep_free(fab_verbs_ep_t *ep);
 
 /* ---- verbs_pair.c ---- */
 

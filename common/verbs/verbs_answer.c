@@ -27,10 +27,10 @@ static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_
         frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
         return false;
     }
-    return !has_qp || (frame->received < 2 * FAB_VERBS_RECEIVED_CLOSING && frame->qpn > 0 &&
-                       frame->qpn <= 0xffffff && frame->psn <= 0xffffff && frame->window > 0 &&
-                       frame->window <= FAB_VERBS_WINDOW_MAX && frame->reads <= UINT8_MAX &&
-                       frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
+    return !has_qp ||
+           (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
+            frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
+            frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
 }
 
 /* The peer may have no record here, so the answer goes to the sender that the frame names. */
@@ -128,7 +128,7 @@ static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
     if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
         fab_verbs_rails_end(ep);
         fab_verbs_conn_linger(ep->conn);
-        ep->is_bound = NULL != ep->keep;
+        ep->is_bound = false;
         ep->has_left = false;
         ep->dom->num_ending -= 0 != ep->end_by;
         ep->end_by = 0;
@@ -164,10 +164,10 @@ static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_f
  * The connection that the peer has ended is still there: what it sent before is not delivered yet,
  * its answer to CLOSE or EVICT last.  False: it does not come.
  */
-static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock)
 {
     uint64_t now = fab_now_us();
-    bool is_closing = ep->is_closing && FAB_VERBS_UP == ep->state && 0 == hello->received;
+    bool is_closing = ep->is_closing && FAB_VERBS_UP == ep->state;
     bool has_asked = FAB_VERBS_EVICTING == ep->state || is_closing;
 
     if (!has_asked || ep->has_left) {
@@ -203,47 +203,13 @@ static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, b
     if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
         return NULL;
     }
-    *is_later = is_ending(ep, sock, hello);
+    *is_later = is_ending(ep, sock);
     if (*is_later) {
         return NULL;
     }
     /* it will be tried by another port, or not */
-    *is_later = NULL != ep->failure && (!ep->is_bound || NULL != ep->keep || ep->failure->is_path);
+    *is_later = NULL != ep->failure && !ep->is_bound;
     return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
-}
-
-/* For the other side the connection has broken, which goes on by other ports. */
-static bool has_broken(const fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
-{
-    return 0 != hello->received && hello->pair > ep->pair && NULL != ep->conn &&
-           fab_verbs_can_keep(ep->conn);
-}
-
-/*
- * The other side closes this process, and for it the connection has broken, but here that has ended
- * in order: all that it sent has come.
- */
-static bool has_ended(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *hello)
-{
-    const fab_peer_t *peer = fab_peer_find(dom->fab, hello->name);
-    const fab_verbs_ep_t *ep = NULL != peer && dom->provider == fab_peer_provider(peer) ? peer->ep
-                                                                                        : NULL;
-
-    return 0 != (hello->received & FAB_VERBS_RECEIVED_CLOSING) &&
-           (NULL == ep ||
-            (!ep->is_bound && NULL == ep->keep && (NULL == ep->conn || 0 == ep->conn->peer_qpn)));
-}
-
-/*
- * The same the other way round: the peer asks for a new connection, as if none had broken.  What is
- * kept for it has come.
- */
-static void end_kept(fab_verbs_ep_t *ep, const fab_verbs_frame_t *hello)
-{
-    if (ep->is_closing && NULL != ep->keep && 0 == hello->received) {
-        fab_verbs_keep_free(ep);
-        ep->is_bound = false;
-    }
 }
 
 static void on_rail(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
@@ -271,10 +237,6 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         fab_sock_release(sock);
         return;
     }
-    if (has_ended(fab_sock_set_dom(sock->set), hello)) {
-        refuse(sock, hello, FAB_VERBS_REFUSED_ENDED);
-        return;
-    }
     ep = asker(sock, hello, &is_later);
     if (is_later) {
         fab_sock_defer(sock);
@@ -284,13 +246,8 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
         refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
         return;
     }
-    end_kept(ep, hello);
     if (FAB_VERBS_RAIL == hello->kind) {
         on_rail(ep, sock, hello);
-    } else if (has_broken(ep, hello)) {
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "It goes on by other ports.");
-        fab_verbs_ep_path_failed(ep);
-        fab_sock_defer(sock);
     } else if (hello->pair == ep->pair) {
         handle_hello(ep, sock, hello);
     } else if (fab_verbs_move_to(ep, hello->pair)) {
@@ -391,11 +348,6 @@ void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
 
 static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
 {
-    if (FAB_VERBS_REFUSED_ENDED == reason && ep->is_closing) {
-        fab_verbs_keep_free(ep);
-        fab_verbs_connect_failed(ep, "");
-        return;
-    }
     fab_verbs_connect_cancel(ep);
     fab_verbs_ep_defer_failure(
         ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
@@ -445,7 +397,7 @@ void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
         return;
     }
     fab_verbs_connect_cancel(ep);
-    if (ep->is_closing && NULL == ep->keep) { /* nobody waits for it */
+    if (ep->is_closing) { /* nobody waits for it */
         fab_verbs_ep_finish(ep);
     } else {
         fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
@@ -472,13 +424,11 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
     }
     /*
      * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
-     * again, and fails then; so does what is to be sent again.
+     * again, and fails then.
      */
     forget_conn(ep);
     fab_verbs_connect_cancel(ep);
-    if (NULL != ep->keep) {
-        fab_verbs_connect(ep);
-    } else if (ep->is_closing) {
+    if (ep->is_closing) {
         fab_verbs_ep_finish(ep);
     }
 }

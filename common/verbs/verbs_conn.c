@@ -23,18 +23,6 @@ static uint32_t random_psn(void)
     return psn & FAB_VERBS_PSN_MASK;
 }
 
-/* There are other ports to go on by, if it breaks. */
-static bool has_other_ports(const fab_verbs_conn_t *conn)
-{
-    const fab_verbs_domain_t *dom = conn->dom;
-    uint32_t pair = conn->ep->pair + 1u;
-    uint8_t own, remote;
-
-    return NULL == conn->ep->main && !dom->cm_ops->is_iwarp && NULL == dom->tm && !conn->is_to_tm &&
-           NULL == fab_verbs_pair_find(dom->first, conn->ep->peer->name, &conn->ep->addr, &pair,
-                                       &own, &remote);
-}
-
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
 {
     fab_verbs_domain_t *dom = ep->dom;
@@ -62,7 +50,6 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     conn->sq_mask = depth - 1;
     conn->max_unsignaled = depth / 4 - 1;
     conn->is_to_tm = 0 != (fab_verbs_peer_flags(ep) & FAB_VERBS_ADDR_TM);
-    conn->composed = has_other_ports(conn) ? malloc((size_t) depth * FAB_VERBS_INLINE) : NULL;
     conn->psn = random_psn();
     conn->tm_psn = random_psn();
     *why = fab_verbs_conn_make_qps(conn);
@@ -84,7 +71,6 @@ err_leave:
     fab_verbs_conn_leave(dom, conn);
 err_qps:
     fab_verbs_conn_destroy_qps(conn);
-    free(conn->composed);
     free(conn);
     return NULL;
 }
@@ -158,19 +144,7 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     /* where the port is down, devices in software say something else than that nobody answers */
     if (IBV_WC_RETRY_EXC_ERR == wc->status || 0 != conn->dom->port_down_since) {
         fab_verbs_ep_path_failed(ep);
-        if (fab_verbs_can_keep(conn)) {
-            fab_verbs_keep_begin(conn);
-        }
     }
-}
-
-/* Of gets and puts: by another connection their data goes as messages. */
-static int broken_status(const fab_verbs_conn_t *conn)
-{
-    const fab_verbs_ep_t *ep = conn->ep;
-
-    return NULL != ep && NULL != ep->keep && !ep->is_closing ? OPAL_ERR_NOT_SUPPORTED
-                                                             : OPAL_ERR_UNREACH;
 }
 
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
@@ -187,8 +161,7 @@ void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
         conn_retire(conn, OPAL_SUCCESS);
     } else {
         conn_broke(conn, wc);
-        fab_verbs_keep_oldest(conn);
-        conn_retire(conn, broken_status(conn));
+        conn_retire(conn, OPAL_ERR_UNREACH);
     }
 }
 
@@ -243,7 +216,6 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     while (conn->tail != conn->head) {
         conn_retire(conn, status);
     }
-    free(conn->composed);
     free(conn);
 }
 

@@ -57,7 +57,6 @@ fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t 
     frame.window = conn->granted;
     frame.reads = fab_verbs_reads_served(ep->dom);
     frame.pair = ep->pair;
-    frame.received = fab_verbs_keep_received(ep);
     return frame;
 }
 
@@ -178,8 +177,8 @@ void fab_verbs_connect_done(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
     fab_verbs_set_state(ep, FAB_VERBS_UP);
     ep->is_bound = true;
-    ep->conn->is_ready = NULL == ep->keep;
-    if (ep->is_closing && NULL == ep->keep) {
+    ep->conn->is_ready = true;
+    if (ep->is_closing) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
     }
 }

@@ -294,7 +294,6 @@ void fab_verbs_ep_free(fab_verbs_ep_t *ep)
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
     fab_verbs_ep_forget_failure(ep);
-    fab_verbs_keep_free(ep);
     dom->num_ending -= 0 != ep->end_by;
     LIST_REMOVE(ep, link);
     free(ep->spare);
@@ -341,15 +340,14 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     ep->is_closing = true;
     fab_verbs_rails_end(ep);
     fab_verbs_rma_drop(ep);
-    if ((NULL == ep->keep && (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state)) ||
-        ep->has_left) {
+    if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
         ep_release(ep);
-    } else if (fab_verbs_is_connected(ep) && NULL == ep->keep) {
+    } else if (fab_verbs_is_connected(ep)) {
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
         if (0 != ep->end_by) { /* the peer has closed it, too */
             ep_release(ep);
         }
-    } /* else CLOSE is sent once it is connected, behind what is sent again: the peer may send */
+    } /* else CLOSE is sent once it is connected: the peer may send */
 }
 
 /*
@@ -404,12 +402,11 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 /*
  * The peer closed the connection or left.  Release it as soon as its device has answered, or cannot
- * any more, and what was to be sent again is sent: the peer takes that before its end.  If this
- * process still needs the peer, the peer has failed.
+ * any more.  If this process still needs the peer, the peer has failed.
  */
 static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
 {
-    if (NULL != ep->keep || (fab_verbs_is_answer_due(ep) && now < ep->end_by)) {
+    if (fab_verbs_is_answer_due(ep) && now < ep->end_by) {
         return;
     }
     ep->end_by = 0;
@@ -464,7 +461,6 @@ static void ep_left(fab_verbs_ep_t *ep)
 {
     ep->has_left = true;
     ep->conn->is_ready = false;
-    fab_verbs_keep_free(ep); /* it takes nothing any more */
     if (NULL != ep->failure && ep->failure->is_path) {
         fab_verbs_ep_forget_failure(ep); /* it left in order: no path is needed */
     }
@@ -506,25 +502,13 @@ static void ep_go_on(fab_verbs_ep_t *ep)
     ep->conn->is_ready = NULL == ep->failure;
 }
 
-/* It broke, and goes on by other ports. */
-static bool goes_on(const fab_verbs_ep_t *ep)
-{
-    return NULL != ep->keep
-               ? ep->conn->is_broken
-               : NULL != ep->failure && ep->failure->is_path && fab_verbs_can_keep(ep->conn);
-}
-
 /* The peer ends the connection, or answers that this process wants to: verbs_end.h. */
 static void ep_on_end(fab_verbs_ep_t *ep, uint8_t id)
 {
-    bool is_close_sent = ep->is_closing && (NULL == ep->keep || ep->conn->is_broken);
     unsigned side = (FAB_VERBS_EVICTING == ep->state ? FAB_VERBS_SIDE_EVICTING : 0) |
-                    (is_close_sent ? FAB_VERBS_SIDE_CLOSING : 0) |
+                    (ep->is_closing ? FAB_VERBS_SIDE_CLOSING : 0) |
                     (fab_verbs_is_idle(ep->conn) ? 0 : FAB_VERBS_SIDE_BUSY);
 
-    if (FAB_VERBS_ID_CLOSE == id && goes_on(ep)) {
-        return; /* it comes again by those, and is answered behind what is sent again */
-    }
     switch (fab_verbs_on_end(side, id)) {
     case FAB_VERBS_END_AGREE:
         fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_EVICTED);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer to which no connection can be made moves to another pair of ports (verbs_pair.c), and
- * after the last one to the next provider.  Only while it is not bound: nothing is on its way.  Or
- * if a connection broke whose messages are kept (verbs_keep.c), but to other ports alone.
+ * after the last one to the next provider.  Only while it is not bound: nothing is on its way.
  *
  *      this process   its attempt has failed or was refused: the next pair
  *      the other      HELLO names a later pair than its own: that one; an earlier one: REFUSE, and
@@ -44,15 +43,6 @@ static void use_ports(fab_verbs_ep_t *ep, fab_verbs_domain_t *dom, uint32_t pair
     ep->dom = dom;
     ep->pair = (uint8_t) pair;
     ep->remote = remote;
-    if (NULL != ep->keep) {
-        fab_verbs_connect(ep); /* the other side waits for what is to be sent again */
-    }
-}
-
-/* Nothing is on its way, or what was will be sent again, and that has not begun. */
-static bool can_move(const fab_verbs_ep_t *ep)
-{
-    return !ep->is_bound || (NULL != ep->keep && !fab_verbs_is_connected(ep));
 }
 
 bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)
@@ -62,7 +52,7 @@ bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair)
     uint8_t remote;
     const char *why;
 
-    if (!can_move(ep) || pair <= ep->pair) {
+    if (ep->is_bound || pair <= ep->pair) {
         return false;
     }
     dom = fab_verbs_ports_choose(ep->dom->first, ep->peer->name, &ep->addr, &found, &remote, &why);
@@ -82,11 +72,8 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     uint8_t remote;
     const char *why;
 
-    const bool is_wanted = FAB_PEER_UP == ep->peer->state ||
-                           (FAB_PEER_CLOSED == ep->peer->state && NULL != ep->keep);
-
-    if (!can_move(ep) || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last || !is_wanted ||
-        fab_peer_is_moving(ep->peer)) {
+    if (ep->is_bound || OPAL_ERR_PROC_ABORTED == failure->rc || failure->is_last ||
+        FAB_PEER_UP != ep->peer->state || fab_peer_is_moving(ep->peer)) {
         return false;
     }
     dom = fab_verbs_ports_choose(ep->dom->first, ep->peer->name, &ep->addr, &pair, &remote, &why);
@@ -100,29 +87,6 @@ static bool next_ports(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
     return true;
 }
 
-/*
- * A connection broke whose messages can go on by other ports.  False: what has arrived on it is not
- * delivered yet.
- */
-static bool is_drained(fab_verbs_ep_t *ep)
-{
-    fab_verbs_conn_t *conn = ep->conn;
-
-    if (!ep->failure->is_path || NULL == conn || !fab_verbs_can_keep(conn)) {
-        return true;
-    }
-    fab_verbs_keep_begin(conn);
-    if (!fab_verbs_rails_drain(ep, fab_now_us()) || !fab_verbs_conn_drain(conn, fab_now_us())) {
-        return false;
-    }
-    if (NULL != ep->keep) {
-        fab_verbs_keep_end(conn);
-        fab_verbs_conn_destroy(conn, ep->is_closing ? OPAL_ERR_UNREACH : OPAL_ERR_NOT_SUPPORTED);
-        fab_verbs_connect_cancel(ep);
-    }
-    return true;
-}
-
 int fab_verbs_move_or_fail(fab_verbs_domain_t *dom)
 {
     fab_verbs_ep_t *next;
@@ -133,9 +97,6 @@ int fab_verbs_move_or_fail(fab_verbs_domain_t *dom)
         next = TAILQ_NEXT(ep, failing_link);
         if (NULL != ep->main) {
             events += fab_verbs_rail_fail(ep, fab_now_us());
-            continue;
-        }
-        if (!is_drained(ep)) {
             continue;
         }
         failure = fab_verbs_ep_take_failure(ep);

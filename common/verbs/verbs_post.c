@@ -147,7 +147,7 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
     unsigned char msg[FAB_VERBS_INLINE];
     bool is_inline = sizeof(*tmh) + len <= conn->max_inline;
     struct ibv_sge sge = {.length = (uint32_t) (sizeof(*tmh) + len)};
-    unsigned char *to = NULL == conn->composed ? msg : fab_verbs_composed(conn, conn->head);
+    unsigned char *to = msg;
     int rc;
 
     if (!is_inline && NULL == buf) {
@@ -222,15 +222,11 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
     }
 }
 
-/*
- * What begins and ends a connection goes also while no messages do; and credits, while those of the
- * connection before are sent again.
- */
+/* What begins and ends a connection goes also while no messages do. */
 static bool may_still_send(const fab_verbs_conn_t *conn)
 {
     return FAB_VERBS_ID_PROBE == conn->to_send ||
-           (NULL != conn->ep && 0 != conn->to_send && FAB_VERBS_EVICTING == conn->ep->state) ||
-           (NULL != conn->ep && NULL != conn->ep->keep && FAB_VERBS_UP == conn->ep->state);
+           (NULL != conn->ep && 0 != conn->to_send && FAB_VERBS_EVICTING == conn->ep->state);
 }
 
 /*

@@ -86,9 +86,6 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
     if (!TAILQ_EMPTY(&dom->waiting)) {
         fab_verbs_connect_waiting(dom);
     }
-    if (dom->first->num_keeping > 0) {
-        fab_verbs_keep_send(dom);
-    }
     if (!LIST_EMPTY(&dom->lingering)) {
         fab_verbs_conn_end_lingering(dom, now);
     }

@@ -171,9 +171,6 @@ static bool verbs_is_holding(const fab_domain_t *domain)
 {
     fab_verbs_domain_t *first = (fab_verbs_domain_t *) (uintptr_t) domain, *dom;
 
-    if (first->num_keeping > 0) {
-        return true;
-    }
     for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
         if (!dom->is_dead && dom->num_signaled > 0) {
             return true;

@@ -195,9 +195,6 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         return "It does not have the queue pairs that its address promises.";
     }
-    if (!fab_verbs_keep_go_on(conn, frame->received)) {
-        return "It does not go on where the connection to it broke.";
-    }
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;
     conn->window = (uint16_t) frame->window;

@@ -39,7 +39,6 @@ typedef struct fab_verbs_ep fab_verbs_ep_t;
 typedef struct fab_verbs_conn fab_verbs_conn_t;
 typedef struct fab_verbs_op fab_verbs_op_t;
 typedef struct fab_verbs_exposed fab_verbs_exposed_t;
-typedef struct fab_verbs_keep fab_verbs_keep_t; /* verbs_keep.c */
 typedef struct fab_verbs_tm fab_verbs_tm_t;
 typedef struct fab_verbs_job fab_verbs_job_t;
 typedef struct fab_verbs_resolver fab_verbs_resolver_t; /* verbs_resolve.c */
@@ -168,8 +167,7 @@ struct fab_verbs_conn {
     uint32_t max_unsignaled; /* in a row: a quarter of sq_depth is freed at a time */
     uint32_t unsignaled_bufs;
     uint32_t max_inline;
-    unsigned char *composed; /* sq_depth inline messages, for verbs_keep.c; NULL: not kept */
-    uint64_t last_counts;    /* what verbs_evict.c saw when it looked last */
+    uint64_t last_counts; /* what verbs_evict.c saw when it looked last */
 
     /* flow control, all counts modulo 2^16 */
     uint16_t sent;       /* messages */
@@ -178,9 +176,6 @@ struct fab_verbs_conn {
     uint16_t consumed;   /* messages from the peer */
     uint16_t advertised; /* of these, how many the credits sent so far cover */
     uint16_t granted;    /* to the peer */
-    /* messages on the connections before, which broke (verbs_keep.c) */
-    uint16_t base_sent;
-    uint16_t base_consumed;
 
     uint8_t remote;        /* the peer's port */
     uint8_t reads;         /* READs that the peer serves at a time */
@@ -240,13 +235,12 @@ struct fab_verbs_ep {
     TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
     LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
     fab_verbs_state_t state;
-    bool is_bound;          /* a connection is up, or was and has not ended in order */
-    fab_verbs_keep_t *keep; /* its connection broke: what is to be sent again; NULL: it did not */
-    void *spare;            /* the fabric's: fab_provider_t.spare */
-    bool is_in_rma;         /* stands in dom->rma */
-    bool has_rails;         /* those that there can be were made */
-    bool is_closing;        /* this process closed the peer */
-    bool has_left;          /* the peer takes nothing any more; a rail: it failed */
+    bool is_bound;   /* a connection is up, or was and has not ended in order */
+    void *spare;     /* the fabric's: fab_provider_t.spare */
+    bool is_in_rma;  /* stands in dom->rma */
+    bool has_rails;  /* those that there can be were made */
+    bool is_closing; /* this process closed the peer */
+    bool has_left;   /* the peer takes nothing any more; a rail: it failed */
     /*
      * us: the peer closed the connection, or left; until then its device may have answers under way
      */
@@ -281,8 +275,7 @@ struct fab_verbs_domain {
     /* of the first: others, opened when a peer needs them (verbs_ports.c) */
     fab_verbs_domain_t *others[FAB_VERBS_PORTS - 1];
     fab_verbs_port_name_t other_names[FAB_VERBS_PORTS - 1];
-    uint8_t num_open;     /* of others */
-    uint32_t num_keeping; /* of the first: endpoints with a keep, by all ports */
+    uint8_t num_open; /* of others */
 
     /* polling */
     struct ibv_cq *recv_cq;
@@ -360,12 +353,6 @@ struct fab_verbs_domain {
     fab_verbs_addr_t addr;
     fab_verbs_chain_t chain;
 };
-
-/* Where the inline message of the work request at this position is composed. */
-static inline unsigned char *fab_verbs_composed(const fab_verbs_conn_t *conn, uint32_t at)
-{
-    return conn->composed + (size_t) (at & conn->sq_mask) * FAB_VERBS_INLINE;
-}
 
 /* It has a connection on which messages come. */
 static inline bool fab_verbs_is_connected(const fab_verbs_ep_t *ep)

@@ -50,7 +50,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 15
+#define FAB_VERBS_VERSION 16
 
 enum {
     FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
@@ -187,15 +187,7 @@ typedef enum fab_verbs_refusal {
     FAB_VERBS_REFUSED_PEER = 1,
     FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
     FAB_VERBS_REFUSED_PORT = 3,      /* these ports are not tried any more: ask for the next */
-    /* the connection that broke has ended in order here: all that was sent on it has come */
-    FAB_VERBS_REFUSED_ENDED = 4,
 } fab_verbs_refusal_t;
-
-/* In fab_verbs_frame_t.received, with the number of messages, modulo 2^16. */
-enum {
-    FAB_VERBS_RECEIVED_VALID = 1 << 16,   /* a connection broke */
-    FAB_VERBS_RECEIVED_CLOSING = 1 << 17, /* and the sender has closed the receiver */
-};
 
 typedef struct fab_verbs_frame {
     uint32_t magic;
@@ -211,8 +203,7 @@ typedef struct fab_verbs_frame {
     uint32_t tm_qpn;
     uint32_t tm_psn;
     uint32_t pair; /* HELLO, RAIL: of which ports (verbs_pair.c) */
-    /* HELLO, REPLY: what the sender had received when a connection broke (verbs_keep.c); else 0 */
-    uint32_t received;
+    uint32_t reserved;
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
