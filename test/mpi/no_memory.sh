@@ -7,10 +7,10 @@
 # left behind.  The same with those of btl_fabric, under ob1 and osc/rdma.
 . "$TM_SRC/test/lib/script.sh"
 
-library=$TM_WORK/fail_malloc.so
+library=$TM_WORK/fail_calls.so
 gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" \
-    "$TM_SRC/test/mpi/fail_malloc.c" -ldl ||
-    fail 'fail_malloc.c does not compile'
+    "$TM_SRC/test/mpi/fail_calls.c" -ldl ||
+    fail 'fail_calls.c does not compile'
 limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
 choice=(--mca pml "$TM_TEST_PML")
 

@@ -5,7 +5,7 @@
  * other's memory.
  *
  * args: KIB ["window"]: rank 1 limits its address space to what it has and so many KiB more; -1: it
- *       uses up what malloc() could reuse, too; "library": only the library that fail_malloc.c
+ *       uses up what malloc() could reuse, too; "library": only the library that fail_calls.c
  *       watches gets no memory, during puts and gets of rank 1
  */
 #include <dlfcn.h>
@@ -16,12 +16,12 @@
 
 enum { SHORT = 1000, NUM_SHORT = 3000, LONG = 300000, NUM_LONG = 8, SOME = 7, NUM_PUTS = 20 };
 
-/* By fail_malloc.c: the library gets no memory from now on, or does again. */
+/* By fail_calls.c: the library gets no memory from now on, or does again. */
 static void fail_library(bool is_failing)
 {
-    void (*fail)(bool) = (void (*)(bool)) dlsym(dlopen(NULL, RTLD_NOW), "fail_malloc_from_now");
+    void (*fail)(bool) = (void (*)(bool)) dlsym(dlopen(NULL, RTLD_NOW), "fail_calls_from_now");
 
-    if (TM_CHECK(NULL != fail, "fail_malloc.c is not loaded")) {
+    if (TM_CHECK(NULL != fail, "fail_calls.c is not loaded")) {
         fail(is_failing);
     }
 }
