@@ -35,7 +35,7 @@ job()
 
 # What pml_tm, or Open MPI where it passes on an error of it, says to the user.
 says='The PML "tm"|PML tm cannot be selected|pml tm|provider|no memory|not enough memory|'
-says+='MPI_ERR_[A-Z]+: |OUT_OF_RESOURCE|Out of resource|could not allocate'
+says+='MPI_ERR_[A-Z_]+: |OUT_OF_RESOURCE|Out of resource|could not allocate'
 
 # orderly WHAT STATUS
 orderly()
