@@ -37,6 +37,7 @@
  *   pml_tm_probe.c           probe and matched probe
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall
  *   pml_tm_thread.c          the progress thread
+ *   pml_tm_end.c             what has begun is completed before peers are closed
  *   pml_tm_state.c           what this process waits for, as others see it
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_nodes.c           processes ask each other for that: who waits for whom, who is stuck
@@ -133,6 +134,7 @@ typedef struct mca_pml_tm {
     uint32_t num_comms;             /* length of comms */
     uint32_t max_context;           /* context ids are below */
     mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
+    mca_pml_tm_comm_t *left_comms;  /* those that Open MPI freed though requests may hold them */
     /* engine of the device that matches tags; NULL: no such device */
     fab_offload_t *engine;
     fab_offload_t offload; /* what engine points to */
@@ -155,7 +157,8 @@ typedef struct mca_pml_tm {
     mca_pml_tm_stream_t *free_streams;
     size_t unexpected_bytes;       /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
-    bool is_flush_in_vain;         /* see mca_pml_tm_peer_flush() */
+    bool is_ending;                /* unexpected messages are dropped (pml_tm_end.c) */
+    bool is_end_told;              /* the user knows that not all was completed */
     unsigned sends_since_progress; /* see send_progress() */
     /* a queued send's turn (pml_tm_send.c), by which pml_tm_flow.c tells it from other items */
     int (*send_item)(fab_item_t *item, fab_peer_t *peer);

@@ -186,7 +186,6 @@ void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
         msg = mca_pml_tm_msg_take_early(peer, hdr.app_ctx);
     }
     if (NULL != msg) {
-        mca_pml_tm_cancel_answer(msg);
-        mca_pml_tm_msg_release(msg);
+        mca_pml_tm_msg_withdraw(msg);
     }
 }

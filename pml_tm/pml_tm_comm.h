@@ -49,7 +49,7 @@ struct mca_pml_tm_comm {
      */
     int32_t sender_rank;
     uint64_t sender_name;
-    unsigned num_waiting; /* sends that wait for room */
+    mca_pml_tm_comm_t *next; /* in mca_pml_tm.left_comms */
     /*
      * receive requests that are counted (mca_pml_tm_core_t): while there are any, they retain the
      * communicator once

@@ -285,6 +285,7 @@ static void init_state(void)
 {
     mca_pml_tm_msg_init();
     mca_pml_tm_choose_idle();
+    mca_pml_tm.is_ending = mca_pml_tm.is_end_told = false;
     mca_pml_tm.done.head = NULL;
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
     mca_pml_tm.early = NULL;
@@ -346,8 +347,8 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
 }
 
 /*
- * No operation may complete after the requests are gone, so each is waited for, until success or
- * the failure of its peer.
+ * No operation may complete after the requests are gone, so each that is left is waited for, until
+ * success or the failure of its peer.
  */
 static void finish_gets(void)
 {
@@ -364,8 +365,8 @@ static int finalize(void)
         return OMPI_SUCCESS;
     }
     mca_pml_tm_thread_end();
+    mca_pml_tm_end(); /* with processes of other jobs, which were not closed */
     finish_gets();
-    mca_pml_tm_peer_flush();
     if (NULL != mca_bml.bml_finalize) {
         /* one-sided MPI has made Open MPI poll the BTLs, which are unloaded soon */
         (void) mca_bml.bml_finalize();
@@ -374,7 +375,6 @@ static int finalize(void)
     mca_pml_tm.light_left = 0;
     mca_pml_tm_hang_close();
     mca_pml_tm_wait_close();
-    mca_pml_tm_offload_close();
     mca_pml_tm_comm_fini();
     mca_pml_tm_offload_free();
     mca_pml_tm_stream_fini();

@@ -23,6 +23,15 @@ FAB_FUNCTION(mca_pml_base_module_start_fn_t, mca_pml_tm_start);
 /* Free the communicators that are left when the component closes. */
 void mca_pml_tm_comm_fini(void);
 
+/* ---- pml_tm_end.c ------------------------------------------------------- */
+
+/*
+ * Before peers are closed: complete what has begun, as far as their processes take part within
+ * params.close_timeout; after that the user is told, once.  No receive may be posted any more.
+ * Lock not held.
+ */
+void mca_pml_tm_end(void);
+
 /* ---- pml_tm_arrive.c ---------------------------------------------------- */
 
 /* Handlers of FAB_AM_NO_TAG, PML_TM_AM_CONTEXT, FAB_AM_EAGER, FAB_AM_RNDV and PML_TM_AM_DATA. */
@@ -122,7 +131,7 @@ int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
 /* Acquire the fabric's matching device, if there is one. */
 void mca_pml_tm_offload_open(void);
 
-/* End matching by the device; listed receives stay posted. */
+/* End matching by the device; listed receives stay posted.  Lock held. */
 void mca_pml_tm_offload_close(void);
 
 /* Called when all communicators are gone. */

@@ -36,16 +36,6 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
     atomic_store_explicit(&mca_pml_tm.failures, failure, memory_order_release);
 }
 
-/* Does a request with an id wait for an answer or data of the peer? */
-static bool waits_for(mca_pml_tm_core_t *core, const fab_peer_t *peer)
-{
-    if (peer != core->peer || PML_TM_ACTIVE != core->state) {
-        return false;
-    }
-    return MCA_PML_REQUEST_SEND != core->base->req_type ||
-           PML_TM_CANCEL_DROPPED != ((const mca_pml_tm_send_request_t *) core->base)->cancel;
-}
-
 bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
 {
     mca_pml_tm_peer_t *record = (mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
@@ -62,7 +52,7 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
     }
     do {
         core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index);
-    } while (NULL != core && !waits_for(core, peer));
+    } while (NULL != core && (peer != core->peer || !mca_pml_tm_needs_peer(core)));
     record = NULL == core ? mca_pml_tm_peer_record(peer) : NULL;
     if (NULL != record) {
         record->has_left = true;

@@ -55,18 +55,21 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "\n"
      "If that process ended by an error of its own, its output says which. Otherwise\n"
      "see whether its host and the network to it are well.\n"},
-    {"not-sent",
-     "A process ends with messages of the PML \"tm\" that a peer did not take:\n"
-     "answers to the peer's own messages, sends that the program freed before they\n"
-     "were complete, or what the network took no more of. The peer may wait for\n"
-     "them for ever.\n"
+    {"not-complete",
+     "A process ends with messages of the PML \"tm\" that are not complete: the\n"
+     "program has freed or forgotten requests, or a peer did not take answers to its\n"
+     "own messages.  These receives do not have their data, and peers may wait for\n"
+     "ever.\n"
      "\n"
-     "  Host:           %s\n"
-     "  This process:   %s\n"
-     "  Waited:         %d s\n"
+     "  Host:             %s\n"
+     "  This process:     %s\n"
+     "  Waited:           %d s\n"
+     "  Receives:         %u\n"
+     "  Sends:            %u\n"
+     "  Messages wait:    %s\n"
      "\n"
-     "Find out why the peer called no MPI function for so long. If it computes,\n"
-     "--mca pml_tm_close_timeout SECONDS makes this process wait longer.\n"},
+     "Find out why a peer called no MPI function for so long, or has ended. If it\n"
+     "computes, --mca pml_tm_close_timeout SECONDS makes this process wait longer.\n"},
     {"tag-fields",
      "The PML \"tm\" packs communicator, source and tag of a message into 64 bits,\n"
      "and a new communicator does not fit.\n"

@@ -57,7 +57,9 @@ mca_pml_tm_recv_request_t *mca_pml_tm_match_msg(fab_peer_t *peer, fab_hdr_t hdr,
 /* Among the unexpected messages of its communicator; tmc NULL: among the early ones. */
 static void store(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
-    if (NULL != tmc) {
+    if (OPAL_UNLIKELY(mca_pml_tm.is_ending)) {
+        mca_pml_tm_msg_withdraw(msg);
+    } else if (NULL != tmc) {
         mca_pml_tm_match_unexpected(tmc, msg);
     } else {
         mca_pml_tm_msg_add_early(msg);

@@ -211,60 +211,75 @@ int mca_pml_tm_add_comm(ompi_communicator_t *comm)
     return rc;
 }
 
-/*
- * Messages that were not received are dropped with their communicator.  A program that leaves such
- * messages is erroneous, unless their sender cancels them.
- */
-static void drop_messages(mca_pml_tm_comm_t *tmc, bool is_told)
+/* It finds no more messages. */
+static void comm_leave(mca_pml_tm_comm_t *tmc)
 {
-    fab_match_msg_t *msg;
-
-    while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
-        fab_match_remove_msg(&tmc->match, msg);
-        if (is_told) {
-            mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(msg));
-        }
-        mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
-    }
+    mca_pml_tm_excid_remove(tmc);
+    mca_pml_tm.comms[tmc->context] = NULL;
 }
 
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
     fab_offload_scope_fini(&tmc->scope);
-    mca_pml_tm_excid_remove(tmc);
-    mca_pml_tm.comms[tmc->context] = NULL;
     mca_pml_tm_comm_release(tmc);
 }
 
+/*
+ * Requests retain their communicator.  MPI_Finalize takes MPI_COMM_WORLD, MPI_COMM_SELF and that
+ * with the parent's processes nevertheless: then its state stays for them.
+ */
+static bool may_have_requests(const ompi_communicator_t *comm)
+{
+    return 0 != ((const opal_object_t *) comm)->obj_reference_count;
+}
+
+/*
+ * Messages that were not received are dropped with their communicator.  A program that leaves such
+ * messages is erroneous, unless their sender cancels them.
+ */
 int mca_pml_tm_del_comm(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
 
-    if (NULL != tmc && 0 != mca_pml_tm.params.report && comm == &ompi_mpi_comm_world.comm) {
-        mca_pml_tm_report_end(comm);
+    if (NULL == tmc) {
+        return OMPI_SUCCESS;
     }
-    if (NULL != tmc) {
-        if (0 != tmc->num_waiting) {
-            /* MPI_Finalize frees it although freed requests still hold it */
-            mca_pml_tm_peer_flush();
+    if (comm == &ompi_mpi_comm_world.comm) {
+        if (0 != mca_pml_tm.params.report) {
+            mca_pml_tm_report_end(comm);
         }
-        fab_lock(mca_pml_tm.fab);
-        comm->c_pml_comm = NULL;
-        drop_messages(tmc, true);
-        comm_free(tmc);
-        fab_unlock(mca_pml_tm.fab);
+        mca_pml_tm_end(); /* while messages find their receives */
     }
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_msg_drop_all(tmc, true);
+    comm_leave(tmc);
+    if (may_have_requests(comm)) {
+        tmc->next = mca_pml_tm.left_comms;
+        mca_pml_tm.left_comms = tmc;
+    } else {
+        comm->c_pml_comm = NULL;
+        comm_free(tmc);
+    }
+    fab_unlock(mca_pml_tm.fab);
     return OMPI_SUCCESS;
 }
 
 void mca_pml_tm_comm_fini(void)
 {
+    mca_pml_tm_comm_t *tmc;
+
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
-        if (NULL != mca_pml_tm.comms[i]) {
-            mca_pml_tm.comms[i]->comm->c_pml_comm = NULL;
-            drop_messages(mca_pml_tm.comms[i], false);
-            comm_free(mca_pml_tm.comms[i]);
+        tmc = mca_pml_tm.comms[i];
+        if (NULL != tmc) {
+            tmc->comm->c_pml_comm = NULL;
+            mca_pml_tm_msg_drop_all(tmc, false);
+            comm_leave(tmc);
+            comm_free(tmc);
         }
+    }
+    while (NULL != (tmc = mca_pml_tm.left_comms)) {
+        mca_pml_tm.left_comms = tmc->next;
+        comm_free(tmc);
     }
     free(mca_pml_tm.comms);
     mca_pml_tm.comms = NULL;
@@ -365,7 +380,7 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
 
 int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
 {
-    mca_pml_tm_peer_flush();
+    mca_pml_tm_end();
     for (size_t i = 0; i < nprocs; ++i) {
         OBJ_RETAIN(procs[i]); /* the bml may hold the last reference but this */
     }

@@ -120,7 +120,12 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
 
 void mca_pml_tm_msg_add_early(mca_pml_tm_msg_t *msg)
 {
+    if (OPAL_UNLIKELY(mca_pml_tm.is_ending)) {
+        mca_pml_tm_msg_withdraw(msg);
+        return;
+    }
     ++mca_pml_tm.counters.early;
+    msg->next = NULL;
     *mca_pml_tm.early_tail = msg;
     mca_pml_tm.early_tail = &msg->next;
 }
@@ -193,9 +198,35 @@ bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
     return true;
 }
 
-void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg)
+void mca_pml_tm_msg_withdraw(mca_pml_tm_msg_t *msg)
 {
     if (0 != msg->hdr.app_ctx) {
         mca_pml_tm_answer(msg->peer, fab_hdr(PML_TM_AM_WITHDRAWN, 0, msg->hdr.app_ctx), NULL, 0);
     }
+    mca_pml_tm_msg_release(msg);
+}
+
+void mca_pml_tm_msg_drop_all(mca_pml_tm_comm_t *tmc, bool is_told)
+{
+    fab_match_msg_t *msg;
+
+    while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
+        fab_match_remove_msg(&tmc->match, msg);
+        if (is_told) {
+            mca_pml_tm_msg_withdraw(mca_pml_tm_msg_of(msg));
+        } else {
+            mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
+        }
+    }
+}
+
+void mca_pml_tm_msg_drop_early(void)
+{
+    mca_pml_tm_msg_t *msg;
+
+    while (NULL != (msg = mca_pml_tm.early)) {
+        mca_pml_tm.early = msg->next;
+        mca_pml_tm_msg_withdraw(msg);
+    }
+    mca_pml_tm.early_tail = &mca_pml_tm.early;
 }

@@ -66,11 +66,17 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 /* Take the early message that the peer sent under this id off its list; NULL: there is none. */
 mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id);
 
+/* Drop a message that no receive will match, and tell its sender.  Lock held. */
+void mca_pml_tm_msg_withdraw(mca_pml_tm_msg_t *msg);
+
+/* Drop all messages of a communicator; is_told: and tell their senders.  Lock held. */
+void mca_pml_tm_msg_drop_all(mca_pml_tm_comm_t *tmc, bool is_told);
+
+/* Drop all early messages, and tell their senders.  Lock held. */
+void mca_pml_tm_msg_drop_early(void);
+
 /* Free what is left when the component closes. */
 void mca_pml_tm_msg_fini(void);
-
-/* Tell the sender that no receive will match the message. Lock held. */
-void mca_pml_tm_cancel_answer(const mca_pml_tm_msg_t *msg);
 
 /* Bytes that the record of a short message has room for. */
 enum { PML_TM_MSG_SHORT = 64 };

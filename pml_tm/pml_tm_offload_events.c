@@ -150,8 +150,7 @@ static bool handle(const fab_offload_event_t *event)
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(event->msg), req);
         break;
     case FAB_OFFLOAD_WITHDRAWN:
-        mca_pml_tm_cancel_answer(mca_pml_tm_msg_of(event->msg));
-        mca_pml_tm_msg_release(mca_pml_tm_msg_of(event->msg));
+        mca_pml_tm_msg_withdraw(mca_pml_tm_msg_of(event->msg));
         break;
     case FAB_OFFLOAD_UNEXPECTED:
         kept(mca_pml_tm_msg_of(event->msg));

@@ -98,10 +98,11 @@ static const fab_param_t rows[] = {
         .is_live = true,
         FAB_PARAM_NUMBER(60, 0, 86400),
         .unit = "seconds",
-        .help = "How long a process that ends, or disconnects, waits for peers to take queued "
-                "messages: answers to their messages, sends that the program freed, and what the "
-                "network took no more of. Raise it if processes compute for longer between two "
-                "MPI calls. MPI_T may change it while the program runs.",
+        .help =
+            "How long a process that ends, or disconnects, waits for peers to complete what "
+            "has begun: answers to their messages, requests that the program freed, and what the "
+            "network took no more of. Raise it if processes compute for longer between two "
+            "MPI calls. MPI_T may change it while the program runs.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, report, INT, 3),

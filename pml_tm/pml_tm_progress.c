@@ -104,52 +104,6 @@ int mca_pml_tm_progress(void)
     return events;
 }
 
-/* Are sends held back for a live peer? */
-static bool has_held(void)
-{
-    const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
-
-    while (NULL != record && (NULL == record->held || FAB_PEER_UP != record->peer->state)) {
-        record = record->next;
-    }
-    return NULL != record;
-}
-
-/* Try to send queued messages; returns what is left. */
-static bool flush_some(void)
-{
-    bool has_more;
-
-    fab_lock(mca_pml_tm.fab);
-    has_more = fab_has_queued(mca_pml_tm.fab) || has_held();
-    if (has_more) {
-        (void) fab_progress(mca_pml_tm.fab);
-    }
-    fab_unlock(mca_pml_tm.fab);
-    mca_pml_tm_complete_done();
-    return has_more;
-}
-
-void mca_pml_tm_peer_flush(void)
-{
-    bool was_in_vain = mca_pml_tm.is_flush_in_vain;
-    /* MPI_T does not check what is written */
-    uint64_t timeout_s = was_in_vain || mca_pml_tm.params.close_timeout < 0
-                             ? 0
-                             : (uint64_t) mca_pml_tm.params.close_timeout;
-    uint64_t end = fab_now_us() + timeout_s * 1000000;
-
-    mca_pml_tm.is_flush_in_vain = false;
-    while (!mca_pml_tm.is_flush_in_vain && flush_some()) {
-        mca_pml_tm.is_flush_in_vain = fab_now_us() >= end;
-        sched_yield(); /* on a full host the peer may need this processor */
-    }
-    if (mca_pml_tm.is_flush_in_vain && !was_in_vain) {
-        fab_help_show(mca_pml_tm_help, "not-sent", fab_process.nodename,
-                      OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout);
-    }
-}
-
 static void poll_ompi(void)
 {
     uint32_t events;

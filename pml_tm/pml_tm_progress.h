@@ -112,11 +112,4 @@ static inline void mca_pml_tm_wait(ompi_request_t *request)
     }
 }
 
-/*
- * Before peers are closed: send their queued messages, as far as they take them within
- * params.close_timeout.  After one wait in vain it does not wait again for the same messages.  Lock
- * not held.
- */
-void mca_pml_tm_peer_flush(void);
-
 #endif /* PML_TM_PROGRESS_H */

@@ -245,21 +245,8 @@ void mca_pml_tm_recv_fini(void)
     }
 }
 
-void mca_pml_tm_set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting)
-{
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_send.req_base.req_comm);
-
-    if (NULL != tmc && is_waiting != req->is_waiting) {
-        tmc->num_waiting += is_waiting ? 1 : -1;
-    }
-    req->is_waiting = is_waiting;
-}
-
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error)
 {
-    if (OPAL_UNLIKELY(req->is_waiting)) {
-        mca_pml_tm_set_waiting(req, false); /* cancelled */
-    }
     if (0 != req->core.id) {
         fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
         req->core.id = 0;

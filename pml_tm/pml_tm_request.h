@@ -97,7 +97,6 @@ typedef struct mca_pml_tm_send_request {
     bool is_rndv;       /* announced, not sent with its data */
     bool is_streamed;   /* sent with its data, in fragments, as there is room */
     bool is_untagged;   /* the receiver's context id is not known */
-    bool is_waiting;    /* for room, or held back */
     bool is_out;        /* out is under way: the request stays until it is not */
     bool is_over;       /* it has ended otherwise */
     uint8_t cancel;     /* mca_pml_tm_cancel_t */
@@ -336,7 +335,15 @@ mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_d
                                                  int src, int tag, ompi_communicator_t *comm,
                                                  bool is_persistent);
 
-/* Count it in its communicator, which waits for it in MPI_Finalize. Lock held. */
-void mca_pml_tm_set_waiting(mca_pml_tm_send_request_t *req, bool is_waiting);
+/*
+ * A request with an id: does it wait for an answer or data of its peer?  Not so a send that no
+ * receive there will match, according to the peer.  Lock held.
+ */
+static inline bool mca_pml_tm_needs_peer(const mca_pml_tm_core_t *core)
+{
+    return PML_TM_ACTIVE == core->state &&
+           (MCA_PML_REQUEST_SEND != core->base->req_type ||
+            PML_TM_CANCEL_DROPPED != ((const mca_pml_tm_send_request_t *) core->base)->cancel);
+}
 
 #endif /* PML_TM_REQUEST_H */

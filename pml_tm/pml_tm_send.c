@@ -239,19 +239,9 @@ static int send_again(mca_pml_tm_send_request_t *req)
 int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
-    int rc;
 
     (void) peer;
-    if (OPAL_UNLIKELY(NULL == mca_pml_tm_comm(req->req_send.req_base.req_comm))) {
-        mca_pml_tm_send_finish(req, MPI_ERR_OTHER); /* MPI_Finalize stopped waiting */
-        return OMPI_SUCCESS;
-    }
-    mca_pml_tm_set_waiting(req, false);
-    rc = send_again(req);
-    if (OPAL_ERR_RESOURCE_BUSY == rc) {
-        mca_pml_tm_set_waiting(req, true);
-    }
-    return rc;
+    return send_again(req);
 }
 
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
@@ -270,7 +260,6 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
         return;
     }
     if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML]) && mca_pml_tm_flow_hold(req)) {
-        mca_pml_tm_set_waiting(req, true);
         return;
     }
     if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
@@ -281,7 +270,6 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
                                                          .tag = req->req_send.req_base.req_tag,
                                                          .bytes = req->req_send.req_bytes_packed});
         }
-        mca_pml_tm_set_waiting(req, true);
         req->core.phase = PML_TM_WAIT_ROOM;
         req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
         fab_queue(peer, &req->item);
@@ -330,7 +318,6 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
     base->req_ompi.req_status = (ompi_status_public_t){
         .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
     req->core.peer = peer;
-    req->is_waiting = false;
     req->core.id = 0;
     req->core.is_private = false;
     req->buffer = NULL;

@@ -249,6 +249,17 @@ void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
     stream_put(link, data, len);
 }
 
+unsigned mca_pml_tm_stream_count(void)
+{
+    unsigned count = 0;
+
+    for (const mca_pml_tm_stream_t *stream = mca_pml_tm.streams; NULL != stream;
+         stream = stream->next) {
+        count += NULL != stream->req;
+    }
+    return count;
+}
+
 void mca_pml_tm_stream_drop(const fab_peer_t *peer)
 {
     mca_pml_tm_stream_t **link = stream_find(peer);

@@ -65,6 +65,9 @@ void mca_pml_tm_stream_data(fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
 /* The peer failed: nothing more comes of it.  Lock held. */
 void mca_pml_tm_stream_drop(const fab_peer_t *peer);
 
+/* Receives whose message is arriving.  Lock held. */
+unsigned mca_pml_tm_stream_count(void);
+
 /* Free what is left when the component closes. */
 void mca_pml_tm_stream_fini(void);
 

@@ -68,5 +68,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_text.c \
 	pml_tm/pml_tm_text.h \
 	pml_tm/pml_tm_thread.c \
+	pml_tm/pml_tm_end.c \
 	pml_tm/pml_tm_wait.c \
 	pml_tm/pml_tm_wire.h

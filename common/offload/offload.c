@@ -560,6 +560,19 @@ static bool next_parked(fab_offload_t *engine, fab_offload_event_t *event)
     return false;
 }
 
+unsigned fab_offload_num_matched(const fab_offload_t *engine)
+{
+    unsigned count = 0;
+
+    for (const fab_match_list_t *item = engine->listed_recvs.next; item != &engine->listed_recvs;
+         item = item->next) {
+        const fab_offload_recv_t *recv = container_of(item, fab_offload_recv_t, link);
+
+        count += FAB_OFFLOAD_MATCHED == recv->state || recv->has_matched;
+    }
+    return count;
+}
+
 /* ---- completions -------------------------------------------------------- */
 
 /* The DEL of a receive has an outcome: the receive is no longer CANCELLING or UNLISTING. */

@@ -127,6 +127,9 @@ typedef bool (*fab_offload_is_fn_t)(const fab_match_msg_t *msg, const void *ctx)
 fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
                                       fab_offload_is_fn_t is_it, const void *ctx);
 
+/* Receives that the device has matched, whose data is still to come. */
+unsigned fab_offload_num_matched(const fab_offload_t *engine);
+
 /* MPI_Cancel of any receive, posted or not. */
 fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_recv_t *recv);
 

@@ -33,6 +33,9 @@ check datatypes 2
 check comms 4
 check waits 2
 check early 4
+check ending 2 : 0
+check ending 2 OMPI_MCA_pml_tm_providers=tcp,self : 0
+check ending 2 OMPI_MCA_pml_tm_shm_single_copy=none : 3
 check threads 2 : all 4 10
 # Reports: of waits that end after all, by thread or late, and at the end.
 hang_reports=(OMPI_MCA_pml_tm_report_after=1 "OMPI_MCA_pml_tm_report_file=$PWD/hang")

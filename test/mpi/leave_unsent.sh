@@ -16,7 +16,7 @@ answers_unsent()
     if tm_mpirun 1 "$program" unsent; then
         fail "$1: the parent goes on"
     fi
-    require 'A process ends with messages of the PML "tm" that a peer did not take'
+    require 'A process ends with messages of the PML "tm" that are not complete'
     [[ $(grep -c 'A process ends with messages' "$TM_WORK/err") == 1 ]] ||
         fail "$1: it has waited more than once"
     require 'It has left the job, and messages between it and this process are not complete.'

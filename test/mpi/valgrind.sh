@@ -12,6 +12,7 @@ check random 2 "$(tm_seed 3)" 10 epochs=6
 check cancel 2
 check cancel_send 2 5
 check waits 2
+check ending 2 0
 check persistent 2
 check comms 2
 check probe 2 65537

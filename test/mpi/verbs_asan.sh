@@ -23,6 +23,7 @@ for how in TMDEV_TM_TAGS=4 TMDEV_TM_TAGS=1024 OMPI_MCA_pml_tm_verbs_tm=none; do
     check cancel 2 "$how"
     check persistent 2 "$how"
     check comms 4 "$how"
+    check ending 2 "$how" : 0
 done
 check random 3 TMDEV_TM_TAGS=4 TMDEV_MTU=256 TMDEV_HOLD_US=100 TMDEV_RNR=100 : 62 5
 check random 3 TMDEV_TM_RNDV=0 TMDEV_TM_QPN=1 TMDEV_MTU=1024 : 63 5

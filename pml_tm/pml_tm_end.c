@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The end of this process in MPI: what has begun is completed before peers are closed.
+ *
+ * Begun are: messages that wait for room or are held back; matched receives whose data is not all
+ * here; announced and synchronous sends that were not answered.  Only requests that the program
+ * has freed, or forgotten, are among them.  All of this ends while both sides poll, but for sends
+ * that no receive matches.  No more receives are posted, so unexpected messages are dropped from
+ * now on, and their senders are told (WITHDRAWN): then such a send is not waited for either.
+ * Receives that are posted stay so, since their message may be on its way.
+ */
+#include "pml_tm_entry.h"
+
+#include <sched.h>
+
+#include "fabric/fab_clock.h"
+
+#include "pml_tm_comm.h"
+#include "pml_tm_failure.h"
+#include "pml_tm_msg.h"
+#include "pml_tm_peer.h"
+#include "pml_tm_progress.h"
+#include "pml_tm_request.h"
+#include "pml_tm_stream.h"
+
+/* What has begun and not ended. */
+typedef struct begun {
+    unsigned num_sends; /* with an id */
+    unsigned num_recvs;
+    bool is_queued; /* messages wait */
+    bool can_end;   /* some of this: its peer is alive */
+} begun_t;
+
+/* Are sends held back for a live peer? */
+static bool has_held(void)
+{
+    const mca_pml_tm_peer_t *record = mca_pml_tm.peers;
+
+    while (NULL != record && (NULL == record->held || FAB_PEER_UP != record->peer->state)) {
+        record = record->next;
+    }
+    return NULL != record;
+}
+
+/* Add the requests that have an id. */
+static void count_ids(begun_t *begun)
+{
+    mca_pml_tm_core_t *core;
+    uint32_t index = 0;
+
+    while (NULL != (core = (mca_pml_tm_core_t *) fab_idmap_next(&mca_pml_tm.ids, &index))) {
+        if (mca_pml_tm_needs_peer(core)) {
+            begun->num_sends += MCA_PML_REQUEST_SEND == core->base->req_type;
+            begun->num_recvs += MCA_PML_REQUEST_SEND != core->base->req_type;
+            begun->can_end |= FAB_PEER_UP == core->peer->state && NULL != core->peer->fab;
+        }
+    }
+}
+
+/* Lock held. */
+static begun_t find_begun(void)
+{
+    begun_t begun = {.is_queued = fab_has_queued(mca_pml_tm.fab) || has_held()};
+
+    begun.num_recvs = mca_pml_tm.num_gets + mca_pml_tm_stream_count();
+    if (NULL != mca_pml_tm.engine) {
+        begun.num_recvs += fab_offload_num_matched(mca_pml_tm.engine);
+    }
+    begun.can_end = begun.is_queued || 0 != begun.num_recvs;
+    count_ids(&begun);
+    return begun;
+}
+
+/* Poll once.  True: poll again, since something was found, or has begun and can end. */
+static bool poll_begun(void)
+{
+    bool is_more;
+
+    fab_lock(mca_pml_tm.fab);
+    is_more = 0 != mca_pml_tm_progress_locked() || find_begun().can_end;
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return is_more;
+}
+
+/* From now on messages that no receive waits for are dropped.  Lock held. */
+static void refuse_unexpected(void)
+{
+    mca_pml_tm.is_ending = true;
+    mca_pml_tm_msg_drop_early();
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        if (NULL != mca_pml_tm.comms[i]) {
+            mca_pml_tm.comms[i]->fast &= ~PML_TM_FAST_RECV; /* it keeps them by itself */
+            mca_pml_tm_msg_drop_all(mca_pml_tm.comms[i], true);
+        }
+    }
+}
+
+/* Say what is left, if anything; with fault tolerance the program knows which process failed. */
+static void tell(const begun_t *begun)
+{
+    const bool is_left = begun->is_queued || 0 != begun->num_recvs + begun->num_sends;
+
+    if (is_left && (begun->can_end || !mca_pml_tm_is_fault_tolerant())) {
+        mca_pml_tm.is_end_told = true;
+        fab_help_show(mca_pml_tm_help, "not-complete", fab_process.nodename,
+                      OMPI_NAME_PRINT(OMPI_PROC_MY_NAME), mca_pml_tm.params.close_timeout,
+                      begun->num_recvs, begun->num_sends, begun->is_queued ? "yes" : "no");
+    }
+}
+
+void mca_pml_tm_end(void)
+{
+    /* MPI_T does not check what is written */
+    const uint64_t timeout_s = mca_pml_tm.is_end_told || mca_pml_tm.params.close_timeout < 0
+                                   ? 0
+                                   : (uint64_t) mca_pml_tm.params.close_timeout;
+    const uint64_t end = fab_now_us() + timeout_s * 1000000;
+    begun_t begun;
+
+    fab_lock(mca_pml_tm.fab);
+    refuse_unexpected();
+    fab_unlock(mca_pml_tm.fab);
+    while (poll_begun() && fab_now_us() < end) {
+        sched_yield(); /* on a full host the peer may need this processor */
+    }
+    fab_lock(mca_pml_tm.fab);
+    begun = find_begun();
+    mca_pml_tm_offload_close(); /* what is listed stays posted */
+    fab_unlock(mca_pml_tm.fab);
+    if (!mca_pml_tm.is_end_told) {
+        tell(&begun);
+    }
+}
