@@ -179,10 +179,15 @@ class Dump:
     def held(self, comm):
         record = self.tm["peers"]
         while int(record) != 0:
-            item = record["held"]
-            while int(item) != 0:
-                self.send(owner(item, "mca_pml_tm_send_request_t", "item"), comm)
-                item = item["next"]
+            oldest = record["held"]
+            while int(oldest) != 0:
+                req = oldest
+                while True:
+                    self.send(req.dereference(), comm)
+                    req = req["held_next"]
+                    if req == oldest:
+                        break
+                oldest = oldest["held_other"]
             record = record["next"]
 
     def queued(self, comm):

@@ -68,8 +68,7 @@ static void cancel_active(mca_pml_tm_send_request_t *req)
     if (!is_sent && 0 != req->offset) {
         return; /* a stream that has begun ends: else the next one would begin inside it */
     }
-    if (PML_TM_WAIT_ROOM == req->core.phase &&
-        NULL != fab_unqueue(req->core.peer, fab_item_is, &req->item)) {
+    if (PML_TM_WAIT_ROOM == req->core.phase && fab_unqueue_item(req->core.peer, &req->item)) {
         finish_cancelled(req);
     } else if (PML_TM_HELD == req->core.phase) {
         mca_pml_tm_flow_unhold(req);

@@ -175,6 +175,12 @@ static inline bool must_hold(const mca_pml_tm_peer_t *record, uint64_t tag)
            !contexts_have(&record->open, mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits));
 }
 
+static inline bool has_same_context(uint64_t tag, uint64_t other)
+{
+    return mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits) ==
+           mca_pml_tm_tag_context(other, mca_pml_tm.source_bits);
+}
+
 static inline bool is_exempt(const mca_pml_tm_send_request_t *req)
 {
     return req->is_untagged || mca_pml_tm_tag_tag(req->tag) < 0 || 0 != req->offset ||
@@ -189,66 +195,129 @@ static bool is_to_hold(const fab_item_t *item, const void *ctx)
     return mca_pml_tm.send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
 }
 
+/* Where the oldest held send of this context is linked; *link NULL: none is held. */
+static mca_pml_tm_send_request_t **find_held(mca_pml_tm_peer_t *record, uint64_t tag)
+{
+    mca_pml_tm_send_request_t **link = &record->held;
+
+    while (NULL != *link && !has_same_context((*link)->tag, tag)) {
+        link = &(*link)->held_other;
+    }
+    return link;
+}
+
+/* The newest of the context whose oldest is linked here. */
+static void append_held(mca_pml_tm_send_request_t **link, mca_pml_tm_send_request_t *req)
+{
+    mca_pml_tm_send_request_t *first = *link;
+
+    if (NULL == first) {
+        req->held_next = req->held_prev = req;
+        req->held_other = NULL;
+        *link = req;
+    } else {
+        req->held_next = first;
+        req->held_prev = first->held_prev;
+        first->held_prev->held_next = req;
+        first->held_prev = req;
+    }
+}
+
+/* The oldest of its context: link is what find_held() returns. */
+static void prepend_held(mca_pml_tm_send_request_t **link, mca_pml_tm_send_request_t *req)
+{
+    mca_pml_tm_send_request_t *other = NULL != *link ? (*link)->held_other : NULL;
+
+    append_held(link, req); /* of a ring, the end that is called the beginning */
+    req->held_other = other;
+    *link = req;
+}
+
+/* Its context's oldest is linked here. */
+static void remove_held(mca_pml_tm_send_request_t **link, mca_pml_tm_send_request_t *req)
+{
+    if (*link == req && req->held_next == req) {
+        *link = req->held_other;
+        return;
+    }
+    if (*link == req) {
+        req->held_next->held_other = req->held_other;
+        *link = req->held_next;
+    }
+    req->held_prev->held_next = req->held_next;
+    req->held_next->held_prev = req->held_prev;
+}
+
+static fab_item_t *reverse(fab_item_t *item)
+{
+    fab_item_t *reversed = NULL, *next;
+
+    for (; NULL != item; item = next) {
+        next = item->next;
+        item->next = reversed;
+        reversed = item;
+    }
+    return reversed;
+}
+
 /* Sends that are queued for room are older than held ones and go in front of them. */
 static void hold_queued(mca_pml_tm_peer_t *record)
 {
-    fab_item_t *first = fab_unqueue(record->peer, is_to_hold, record);
-    fab_item_t **tail = &first;
+    fab_item_t *item = reverse(fab_unqueue(record->peer, is_to_hold, record)), *next;
 
-    while (NULL != *tail) {
-        mca_pml_tm_send_of_item(*tail)->core.phase = PML_TM_HELD;
+    for (; NULL != item; item = next) {
+        mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+
+        next = item->next;
+        item->next = NULL;
+        req->core.phase = PML_TM_HELD;
+        prepend_held(find_held(record, req->tag), req);
         ++mca_pml_tm.counters.held_sends;
-        tail = &(*tail)->next;
-    }
-    if (NULL != first) {
-        *tail = record->held;
-        if (NULL == record->held) {
-            record->held_tail = tail;
-        }
-        record->held = first;
     }
 }
 
-static void unlink_held(mca_pml_tm_peer_t *record, fab_item_t **link)
+/*
+ * A held send found no room, after it had been removed from here.  If a part of it is out, it is
+ * the first that goes on: no other stream may begin inside of it.
+ */
+static void put_back(mca_pml_tm_peer_t *record, mca_pml_tm_send_request_t **link,
+                     mca_pml_tm_send_request_t *req)
 {
-    *link = (*link)->next;
-    if (NULL == *link) {
-        record->held_tail = link;
+    req->core.phase = PML_TM_HELD;
+    if (NULL != *link && !has_same_context((*link)->tag, req->tag)) {
+        req->held_next = req->held_prev = req;
+        req->held_other = *link;
+        *link = req;
+    } else {
+        prepend_held(link, req);
+    }
+    if (0 != req->offset) {
+        *link = req->held_other;
+        req->held_other = record->held;
+        record->held = req;
     }
 }
 
-static void link_held(mca_pml_tm_peer_t *record, fab_item_t **link, fab_item_t *item)
-{
-    item->next = *link;
-    *link = item;
-    if (NULL == item->next) {
-        record->held_tail = &item->next;
-    }
-}
-
-/* Send held messages that may go, in order, as long as there is room. */
+/* Send held messages that may go, those of a context in order, as long as there is room. */
 static int held_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_peer_t *record = peer->user[FAB_USER_PML];
-    fab_item_t **link = &record->held, *first;
-    mca_pml_tm_send_request_t *req;
+    mca_pml_tm_send_request_t **link = &record->held, *req;
 
     (void) item;
     for (int count = 0; NULL != *link;) {
-        first = *link;
-        req = mca_pml_tm_send_of_item(first);
+        req = *link;
         /* a message that has begun goes on: its receive may be matched, and releases nothing */
         if (0 == req->offset && must_hold(record, req->tag)) {
-            link = &first->next;
+            link = &req->held_other;
             continue;
         }
         if (SENDS_PER_TURN == count++) {
             return OPAL_ERR_IN_PROCESS;
         }
-        unlink_held(record, link);
-        if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm.send_item(first, peer)) {
-            req->core.phase = PML_TM_HELD;
-            link_held(record, link, first);
+        remove_held(link, req);
+        if (OPAL_ERR_RESOURCE_BUSY == mca_pml_tm.send_item(&req->item, peer)) {
+            put_back(record, link, req);
             return OPAL_ERR_RESOURCE_BUSY;
         }
     }
@@ -268,13 +337,15 @@ static void queue_held(mca_pml_tm_peer_t *record)
 bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
 {
     mca_pml_tm_peer_t *record = req->core.peer->user[FAB_USER_PML];
+    mca_pml_tm_send_request_t **link = find_held(record, req->tag);
 
-    if (is_exempt(req) || (NULL == record->held && !must_hold(record, req->tag))) {
+    if (is_exempt(req) || (NULL == *link && !must_hold(record, req->tag))) {
         return false;
     }
     ++mca_pml_tm.counters.held_sends;
     req->core.phase = PML_TM_HELD;
-    link_held(record, NULL != record->held ? record->held_tail : &record->held, &req->item);
+    req->item.next = NULL;
+    append_held(link, req);
     if (!must_hold(record, req->tag)) {
         queue_held(record);
     }
@@ -283,13 +354,7 @@ bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
 
 void mca_pml_tm_flow_unhold(mca_pml_tm_send_request_t *req)
 {
-    mca_pml_tm_peer_t *record = req->core.peer->user[FAB_USER_PML];
-    fab_item_t **link = &record->held;
-
-    while (*link != &req->item) {
-        link = &(*link)->next;
-    }
-    unlink_held(record, link);
+    remove_held(find_held(req->core.peer->user[FAB_USER_PML], req->tag), req);
 }
 
 void mca_pml_tm_flow_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

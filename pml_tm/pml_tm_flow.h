@@ -26,7 +26,13 @@
  * an announcement is announced.
  *
  * Order: within a communicator, messages that are queued for room in the fabric are older than held
- * ones, and no message overtakes a held message.
+ * ones, and no message overtakes a held message.  Messages of different communicators may.  So each
+ * communicator has a ring of its own of what is held back for a peer, oldest first; a message looks
+ * at the oldest of each at most, and MPI_Cancel, too:
+ *
+ *      record->held ──> oldest, context A ──held_other──> oldest, context B ──> NULL
+ *                          ⇅ held_next, held_prev            ⇅
+ *                         ...  newest                       ...
  *
  * Lock: the fabric's.
  */

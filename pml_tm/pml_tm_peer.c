@@ -108,7 +108,7 @@ static void record_free(mca_pml_tm_peer_t *record)
 {
     mca_pml_tm.num_throttled -= record->is_throttled;
     if (record->is_queued) {
-        (void) fab_unqueue(record->peer, fab_item_is, &record->item);
+        (void) fab_unqueue_item(record->peer, &record->item);
     }
     record->peer->user[FAB_USER_PML] = NULL;
     free(record);

@@ -28,8 +28,7 @@ struct mca_pml_tm_peer {
     mca_pml_tm_contexts_t open; /* ... except in these communicators, by its context ids */
     bool is_queued;             /* item item is queued: some held messages may go */
     fab_item_t item;
-    fab_item_t *held; /* items of requests that are held back, oldest first */
-    fab_item_t **held_tail;
+    struct mca_pml_tm_send_request *held; /* back: the oldest of each context (pml_tm_flow.h) */
 };
 
 /* The peer's record, made if need be; NULL: no memory, or the peer is closed. Lock held. */

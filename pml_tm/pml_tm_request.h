@@ -102,6 +102,8 @@ typedef struct mca_pml_tm_send_request {
     uint8_t cancel;     /* mca_pml_tm_cancel_t */
     /* where offset is, in data of blocks */
     mca_pml_tm_place_t place;
+    /* while held back: in the ring of its context; the oldest: the one of the next context */
+    struct mca_pml_tm_send_request *held_next, *held_prev, *held_other;
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);

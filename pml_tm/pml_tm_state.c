@@ -123,8 +123,14 @@ void mca_pml_tm_state_visit(mca_pml_tm_visit_fn_t fn, void *ctx)
     fab_visit_items(mca_pml_tm.fab, visit_item, &visit);
     for (const mca_pml_tm_peer_t *record = mca_pml_tm.peers; NULL != record;
          record = record->next) {
-        for (fab_item_t *item = record->held; NULL != item; item = item->next) {
-            fn(ctx, &mca_pml_tm_send_of_item(item)->core);
+        for (const mca_pml_tm_send_request_t *oldest = record->held; NULL != oldest;
+             oldest = oldest->held_other) {
+            const mca_pml_tm_send_request_t *req = oldest;
+
+            do {
+                fn(ctx, &req->core);
+                req = req->held_next;
+            } while (oldest != req);
         }
     }
 }

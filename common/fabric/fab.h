@@ -363,7 +363,8 @@ FAB_EXPORT bool fab_has_queued(const fab_t *fab);
 typedef struct fab_item fab_item_t;
 typedef int (*fab_item_fn_t)(fab_item_t *item, fab_peer_t *peer);
 struct fab_item {
-    fab_item_t *next; /* the fabric's */
+    fab_item_t *next; /* the fabric's; NULL: it is not queued */
+    fab_item_t *prev;
     fab_item_fn_t fn;
     fab_user_t user; /* its owner: the item is dropped when this user closes the fabric */
 };
@@ -547,6 +548,9 @@ static inline void fab_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
  */
 FAB_EXPORT void fab_queue(fab_peer_t *peer, fab_item_t *item);
 
+/* Remove the item from the peer's queue, in constant time.  False: it is not there. */
+FAB_EXPORT bool fab_unqueue_item(fab_peer_t *peer, fab_item_t *item);
+
 /*
  * Remove from the peer's queue all items for which is_it() returns true.  Returns the first of
  * them, or NULL; next links them in their order.
@@ -558,12 +562,6 @@ FAB_EXPORT fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, con
 FAB_EXPORT void fab_visit_items(fab_t *fab,
                                 void (*fn)(void *ctx, fab_peer_t *peer, const fab_item_t *item),
                                 void *ctx);
-
-/* For fab_unqueue(): selects the item ctx. */
-static inline bool fab_item_is(const fab_item_t *item, const void *ctx)
-{
-    return item == ctx;
-}
 
 static inline int fab_item_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
 {

@@ -31,12 +31,16 @@ static void core_note_busy(fab_core_t *core, fab_peer_t *peer)
 /* Put an item at the head of the ring; it is the tail as well if it is alone. */
 static void peer_put_back(fab_peer_t *peer, fab_item_t *item)
 {
-    if (NULL == peer->pending) {
-        item->next = item;
+    fab_item_t *last = peer->pending;
+
+    if (NULL == last) {
+        item->next = item->prev = item;
         peer->pending = item;
     } else {
-        item->next = peer->pending->next;
-        peer->pending->next = item;
+        item->next = last->next;
+        item->prev = last;
+        last->next->prev = item;
+        last->next = item;
     }
 }
 
@@ -58,15 +62,23 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
     fab_counters.items_queued++;
 }
 
+static void peer_unlink(fab_peer_t *peer, fab_item_t *item)
+{
+    if (item == item->next) {
+        peer->pending = NULL;
+    } else {
+        item->prev->next = item->next;
+        item->next->prev = item->prev;
+        peer->pending = item == peer->pending ? item->prev : peer->pending;
+    }
+    item->next = NULL;
+}
+
 static fab_item_t *peer_take(fab_peer_t *peer)
 {
     fab_item_t *item = peer->pending->next;
 
-    if (item == peer->pending) {
-        peer->pending = NULL;
-    } else {
-        peer->pending->next = item->next;
-    }
+    peer_unlink(peer, item);
     return item;
 }
 
@@ -81,9 +93,26 @@ static void core_forget_busy(fab_core_t *core, const fab_peer_t *peer)
     }
 }
 
+/* Items were taken out of the peer's queue. */
+static void core_note_taken(fab_core_t *core, const fab_peer_t *peer)
+{
+    if (NULL == peer->pending && core->running != peer) {
+        core_forget_busy(core, peer);
+    }
+}
+
+bool fab_unqueue_item(fab_peer_t *peer, fab_item_t *item)
+{
+    if (NULL == item->next) {
+        return false;
+    }
+    peer_unlink(peer, item);
+    core_note_taken(fab_core(peer->fab), peer);
+    return true;
+}
+
 fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ctx)
 {
-    fab_core_t *core = fab_core(peer->fab);
     fab_item_t *last = peer->pending, *taken = NULL, **taken_tail = &taken;
     bool is_last = NULL == last;
 
@@ -94,12 +123,11 @@ fab_item_t *fab_unqueue(fab_peer_t *peer, fab_item_is_fn_t is_it, const void *ct
             peer_append(peer, item);
             continue;
         }
-        item->next = NULL;
         *taken_tail = item;
         taken_tail = &item->next;
     }
-    if (NULL != taken && NULL == peer->pending && core->running != peer) {
-        core_forget_busy(core, peer);
+    if (NULL != taken) {
+        core_note_taken(fab_core(peer->fab), peer);
     }
     return taken;
 }

@@ -492,7 +492,7 @@ static void unqueue_body(world_t *world)
 
     queue_numbered(items, 2, peer);
     CHECK(NULL != fab_unqueue(peer, is_odd, NULL) && fab_has_queued(world->fab));
-    CHECK(NULL != fab_unqueue(peer, fab_item_is, &items[0].item));
+    CHECK(fab_unqueue_item(peer, &items[0].item) && !fab_unqueue_item(peer, &items[0].item));
     CHECK(NULL == peer->pending && !fab_has_queued(world->fab));
 
     queue_numbered(items, 5, peer);
