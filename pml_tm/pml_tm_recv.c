@@ -759,6 +759,27 @@ static void wait_for_device(const mca_pml_tm_recv_request_t *req)
 }
 
 /*
+ * A message that a probe has seen may still be in its sender's ring, but the receive that follows
+ * matches it (MPI 4.1, 3.8.1).  So a message that fits and is next there is taken before the
+ * receive is cancelled.  Lock held.
+ */
+static void take_probed(const mca_pml_tm_recv_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_recv.req_base;
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
+    const fab_peer_t *peer = base->req_peer >= 0 ? mca_pml_tm_comm_met(tmc, base->req_peer) : NULL;
+    uint64_t tag;
+    size_t len;
+
+    while (
+        0 != (tmc->fast & PML_TM_FAST_TAKE) && PML_TM_ACTIVE == req->core.state &&
+        FAB_MATCH_IDLE != req->offload.match.where && NULL != peer && FAB_PEER_UP == peer->state &&
+        take_from_ring(PEEK, base->req_comm, base->req_peer, base->req_tag, 1, NULL, &len, &tag)) {
+        (void) fab_progress(mca_pml_tm.fab);
+    }
+}
+
+/*
  * MPI_Cancel, which can cancel only a receive that is still posted; also called by Open MPI for a
  * request whose sender failed.
  */
@@ -769,6 +790,7 @@ int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 
     (void) flag;
     fab_lock(mca_pml_tm.fab);
+    take_probed(req);
     outcome = PML_TM_ACTIVE == req->core.state
                   ? fab_offload_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope,
                                        &req->offload)

@@ -117,6 +117,36 @@ static void completed(size_t n)
     tm_free(in);
 }
 
+/* A probe has found the message, so the receive that follows gets it: cancelling does nothing. */
+static void probed(int rounds, size_t n)
+{
+    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+
+    for (int i = 0; i < rounds; i++) {
+        MPI_Request sreq, rreq;
+        MPI_Status st;
+        int is_there = 0;
+
+        tm_fill(out, n, tm_key(tm_rank, dst, 3, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 3, comm, &sreq));
+        while (!is_there) {
+            TM_MPI(MPI_Iprobe(src, 0 == i % 2 ? 3 : MPI_ANY_TAG, comm, &is_there, &st));
+        }
+        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 3, comm, &rreq));
+        TM_MPI(MPI_Cancel(&rreq));
+        if (TM_CHECK(!wait_cancelled(&rreq, &st), "a receive was cancelled after a probe")) {
+            tm_expect_single(&st, src, 3, n);
+            tm_expect_data(in, n, tm_key(src, tm_rank, 3, i), "probed message");
+        } else {
+            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 3, comm, MPI_STATUS_IGNORE));
+        }
+        TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
+    }
+    TM_MPI(MPI_Barrier(ctl));
+    tm_free(out);
+    tm_free(in);
+}
+
 /* The message arrives while the receive is being cancelled. */
 static void race(int rounds, size_t n)
 {
@@ -355,6 +385,7 @@ int main(int argc, char **argv)
     for (size_t n = 1; n < 3000000; n *= 17) {
         completed(n);
         race(n < 100000 ? rounds : rounds / 10, n);
+        probed(n < 100000 ? rounds : rounds / 10, n);
         persistent(n);
         cancel_and_free(n);
         send(n);
