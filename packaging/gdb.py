@@ -120,7 +120,7 @@ class Dump:
         for recv in walk(match["posted_order"], "fab_match_recv_t", "order"):
             self.posted(recv)
 
-    def messages(self, match):
+    def messages(self, match, kind="unexpected"):
         found = []
         for ring in ("unexp_user", "unexp_internal"):
             for msg in walk(match[ring], "fab_match_msg_t", "order"):
@@ -128,7 +128,7 @@ class Dump:
                 if len(found) > 2 * LIMIT:
                     break
         for _, msg in sorted(found, key=lambda pair: pair[0]):
-            self.message("unexpected", owner(msg.address, "mca_pml_tm_msg_t", "match"))
+            self.message(kind, owner(msg.address, "mca_pml_tm_msg_t", "match"))
         self.left -= max(0, int(match["unexp_count"]) - len(found))
 
     def send(self, req, comm):
@@ -235,10 +235,7 @@ class Dump:
             if int(tmc) != 0:
                 self.comm(tmc.dereference())
         self.left = LIMIT
-        msg = self.tm["early"]
-        while int(msg) != 0:
-            self.message("early", msg.dereference())
-            msg = msg["next"]
+        self.messages(self.tm["early"], "early")
 
 
 class Command(gdb.Command):

@@ -148,8 +148,7 @@ typedef struct mca_pml_tm {
     uint32_t short_max;    /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit;  /* bytes; params.eager_limit as it is compared */
     uint32_t stream_limit; /* bytes; longest message that is streamed */
-    mca_pml_tm_msg_t *early; /* messages for communicators not added yet, oldest first */
-    mca_pml_tm_msg_t **early_tail;
+    fab_match_dom_t early; /* messages for communicators not added yet (pml_tm_msg.c) */
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */
     unsigned msg_cached;          /* how many */
     fab_spares_t spares;          /* for long ones */

@@ -109,55 +109,57 @@ void mca_pml_tm_excid_context(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const 
     tmc->excid->contexts[context.rank] = context.context;
 }
 
-/* Is the early message for this communicator? */
-static bool is_for(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
-{
-    mca_pml_tm_untagged_t prefix;
-
-    if (FAB_AM_NO_TAG != msg->hdr.id) {
-        return mca_pml_tm_tag_context(msg->hdr.tag, mca_pml_tm.source_bits) == tmc->context;
-    }
-    memcpy(&prefix, msg->data, sizeof(prefix));
-    return mca_pml_tm_excid_comm(prefix.excid) == tmc;
-}
-
-static void join_untagged(mca_pml_tm_comm_t *tmc, const mca_pml_tm_msg_t *msg)
-{
-    mca_pml_tm_untagged_t prefix;
-
-    memcpy(&prefix, msg->data, sizeof(prefix));
-    excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
-                  msg->data_len - sizeof(prefix));
-}
-
-/* Put an early message, which is off its list, into the domain of its new communicator. */
+/*
+ * Put an early message, which is off its list, into the domain of its new communicator.  If its
+ * sender is not that rank there, but can cancel it, it was for an earlier communicator with this
+ * context id, which was freed here before the message came.
+ */
 static void msg_join(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
-    if (FAB_AM_NO_TAG == msg->hdr.id) {
-        join_untagged(tmc, msg);
-        mca_pml_tm_msg_release(msg);
-    } else if (mca_pml_tm_match_is_valid(tmc, msg->peer, msg->hdr)) {
+    if (mca_pml_tm_match_is_valid(tmc, msg->peer, msg->hdr)) {
         mca_pml_tm_match_unexpected(tmc, msg);
+    } else if (0 != msg->hdr.app_ctx) {
+        mca_pml_tm_msg_withdraw(msg);
     } else {
         mca_pml_tm_bad_message(msg->peer, "not its rank, or no tag, in its communicator");
         mca_pml_tm_msg_release(msg);
     }
 }
 
+/* Deliver the untagged messages for a new communicator that has an extended id; others stay. */
+static void join_untagged(mca_pml_tm_comm_t *tmc)
+{
+    mca_pml_tm_msg_t *msg, *others = NULL, **tail = &others;
+    mca_pml_tm_untagged_t prefix;
+
+    while (NULL != (msg = mca_pml_tm_msg_next_early(0, true))) {
+        memcpy(&prefix, msg->data, sizeof(prefix));
+        if (mca_pml_tm_excid_comm(prefix.excid) != tmc) {
+            msg->next = NULL;
+            *tail = msg;
+            tail = &msg->next;
+            continue;
+        }
+        excid_deliver(tmc, msg->peer, msg->hdr, &prefix, msg->data + sizeof(prefix),
+                      msg->data_len - sizeof(prefix));
+        mca_pml_tm_msg_release(msg);
+    }
+    while (NULL != (msg = others)) {
+        others = msg->next;
+        mca_pml_tm_msg_add_early(msg);
+    }
+}
+
 void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
 {
-    mca_pml_tm_msg_t **link = &mca_pml_tm.early;
     mca_pml_tm_msg_t *msg;
 
-    while (NULL != (msg = *link)) {
-        if (is_for(tmc, msg)) {
-            *link = msg->next;
-            msg_join(tmc, msg);
-        } else {
-            link = &msg->next;
-        }
+    if (NULL != tmc->excid) {
+        join_untagged(tmc); /* older than a sender's tagged ones */
     }
-    mca_pml_tm.early_tail = link;
+    while (NULL != (msg = mca_pml_tm_msg_next_early(tmc->context, false))) {
+        msg_join(tmc, msg);
+    }
 }
 
 static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

@@ -182,7 +182,7 @@ void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
                                      mca_pml_tm_tag_tag(hdr.tag), is_wanted, &wanted);
         msg = NULL != match ? mca_pml_tm_msg_of(match) : NULL;
     } else {
-        msg = mca_pml_tm_msg_take_early(peer, hdr.app_ctx);
+        msg = mca_pml_tm_msg_take_early(peer, hdr, 0 != len);
     }
     if (NULL != msg) {
         mca_pml_tm_msg_withdraw(msg);

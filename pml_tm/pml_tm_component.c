@@ -286,10 +286,10 @@ static void init_state(void)
     mca_pml_tm_msg_init();
     mca_pml_tm_choose_idle();
     mca_pml_tm.is_ending = mca_pml_tm.is_end_told = false;
+    memset(mca_pml_tm.memory, 0, sizeof(mca_pml_tm.memory)); /* receives of a session before */
     mca_pml_tm.done.head = NULL;
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
-    mca_pml_tm.early = NULL;
-    mca_pml_tm.early_tail = &mca_pml_tm.early;
+    fab_match_init(&mca_pml_tm.early);
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
     mca_pml_tm_stream_choose_limit();

@@ -152,6 +152,12 @@ static void dump_comm(mca_pml_tm_text_t *text, mca_pml_tm_comm_t *tmc)
     lines_of_flow(&walk);
 }
 
+static bool line_of_early(void *text, const fab_match_msg_t *match)
+{
+    line_of_message(text, "early", mca_pml_tm_msg_of((fab_match_msg_t *) match));
+    return true;
+}
+
 int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
 {
     const mca_pml_tm_comm_t *only = mca_pml_tm_comm(comm);
@@ -173,9 +179,8 @@ int mca_pml_tm_dump(ompi_communicator_t *comm, int verbose)
         }
     }
     /* messages for communicators that this process has not made yet */
-    for (const mca_pml_tm_msg_t *msg = mca_pml_tm.early; verbose > 0 && NULL != msg;
-         msg = msg->next) {
-        line_of_message(text, "early", msg);
+    if (verbose > 0) {
+        fab_match_visit_msgs(&mca_pml_tm.early, line_of_early, text);
     }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_text_print(text);

@@ -344,6 +344,7 @@ void mca_pml_tm_hang_open(void)
             mca_pml_tm.params.report_signal = 0;
         }
     }
+    waited_ns = waited_for.ns = 0;
     mca_pml_tm.tick = tick; /* MPI_T may ask for reports at any time */
 }
 

@@ -62,6 +62,7 @@ static void store(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
     } else if (NULL != tmc) {
         mca_pml_tm_match_unexpected(tmc, msg);
     } else {
+        ++mca_pml_tm.counters.early;
         mca_pml_tm_msg_add_early(msg);
     }
 }

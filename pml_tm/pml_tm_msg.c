@@ -96,7 +96,6 @@ mca_pml_tm_msg_t *mca_pml_tm_msg_keep(fab_peer_t *peer, fab_hdr_t hdr, const voi
     if (NULL == msg) {
         mca_pml_tm_msg_no_memory(sizeof(*msg) + data_len);
     }
-    msg->next = NULL;
     msg->peer = peer;
     msg->hdr = hdr;
     msg->len = len;
@@ -118,16 +117,30 @@ void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg)
     }
 }
 
+/*
+ * Early messages are filed by their context id, in place of the source, and by the id of their
+ * send, in place of the tag, so that MPI_Cancel and a new communicator find theirs at once.
+ */
+static int32_t early_context(fab_hdr_t hdr, bool is_untagged)
+{
+    return is_untagged ? INT32_MAX
+                       : (int32_t) mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits);
+}
+
+static int32_t early_id(uint32_t id)
+{
+    return (int32_t) (id & INT32_MAX);
+}
+
 void mca_pml_tm_msg_add_early(mca_pml_tm_msg_t *msg)
 {
     if (OPAL_UNLIKELY(mca_pml_tm.is_ending)) {
         mca_pml_tm_msg_withdraw(msg);
         return;
     }
-    ++mca_pml_tm.counters.early;
-    msg->next = NULL;
-    *mca_pml_tm.early_tail = msg;
-    mca_pml_tm.early_tail = &msg->next;
+    fab_match_add_msg(&mca_pml_tm.early, &msg->match,
+                      early_context(msg->hdr, FAB_AM_NO_TAG == msg->hdr.id),
+                      early_id(msg->hdr.app_ctx));
 }
 
 void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
@@ -138,35 +151,52 @@ void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
 
     /* copy what was checked: the sender can still change data */
     memcpy(msg->data, prefix, sizeof(*prefix));
+    ++mca_pml_tm.counters.early;
     mca_pml_tm_msg_add_early(msg);
 }
 
-mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id)
+mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, fab_hdr_t hdr, bool is_untagged)
 {
-    mca_pml_tm_msg_t **link = &mca_pml_tm.early;
-    mca_pml_tm_msg_t *msg;
+    fab_match_msg_t *match = fab_match_probe(&mca_pml_tm.early, early_context(hdr, is_untagged),
+                                             early_id(hdr.app_ctx));
 
-    while (NULL != (msg = *link) && (msg->peer != peer || msg->hdr.app_ctx != id)) {
-        link = &msg->next;
+    while (NULL != match && (mca_pml_tm_msg_of(match)->peer != peer ||
+                             mca_pml_tm_msg_of(match)->hdr.app_ctx != hdr.app_ctx)) {
+        match = fab_match_next_msg(&mca_pml_tm.early, match);
     }
-    if (NULL != msg) {
-        *link = msg->next;
-        if (NULL == msg->next) {
-            mca_pml_tm.early_tail = link;
-        }
+    if (NULL == match) {
+        return NULL;
     }
-    return msg;
+    fab_match_remove_msg(&mca_pml_tm.early, match);
+    return mca_pml_tm_msg_of(match);
+}
+
+mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged)
+{
+    fab_match_msg_t *match = fab_match_take(
+        &mca_pml_tm.early, is_untagged ? INT32_MAX : (int32_t) context, FAB_MATCH_ANY);
+
+    return NULL != match ? mca_pml_tm_msg_of(match) : NULL;
+}
+
+static mca_pml_tm_msg_t *first_early(void)
+{
+    fab_match_msg_t *match = fab_match_first_msg(&mca_pml_tm.early);
+
+    if (NULL != match) {
+        fab_match_remove_msg(&mca_pml_tm.early, match);
+    }
+    return NULL != match ? mca_pml_tm_msg_of(match) : NULL;
 }
 
 void mca_pml_tm_msg_fini(void)
 {
     mca_pml_tm_msg_t *msg;
 
-    while (NULL != (msg = mca_pml_tm.early)) {
-        mca_pml_tm.early = msg->next;
+    while (NULL != (msg = first_early())) {
         free(msg);
     }
-    mca_pml_tm.early_tail = &mca_pml_tm.early;
+    fab_match_fini(&mca_pml_tm.early);
     while (NULL != (msg = mca_pml_tm.msg_cache)) {
         mca_pml_tm.msg_cache = msg->next;
         free(msg);
@@ -224,9 +254,7 @@ void mca_pml_tm_msg_drop_early(void)
 {
     mca_pml_tm_msg_t *msg;
 
-    while (NULL != (msg = mca_pml_tm.early)) {
-        mca_pml_tm.early = msg->next;
+    while (NULL != (msg = first_early())) {
         mca_pml_tm_msg_withdraw(msg);
     }
-    mca_pml_tm.early_tail = &mca_pml_tm.early;
 }

@@ -12,12 +12,12 @@
 
 /*
  * An unexpected message (in its communicator's domain), an early message (its communicator does not
- * exist here yet), or a message that a matched probe has taken.  Owner: the domain, the early list,
- * or the ompi_message_t.
+ * exist here yet), or a message that a matched probe has taken.  Owner: the domain, that of early
+ * messages, or the ompi_message_t.
  */
 struct mca_pml_tm_msg {
     fab_match_msg_t match;
-    mca_pml_tm_msg_t *next; /* early list; cache of free ones */
+    mca_pml_tm_msg_t *next; /* cache of free ones; a list of a moment */
     fab_peer_t *peer;       /* the sender */
     fab_hdr_t hdr;
     size_t len;                              /* bytes of the whole message */
@@ -63,8 +63,15 @@ bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
 /* Free it. Lock held. */
 void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 
-/* Take the early message that the peer sent under this id off its list; NULL: there is none. */
-mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, uint32_t id);
+/*
+ * Take the early message that the peer sent, with this tag or untagged, and under the id that is
+ * hdr.app_ctx; NULL: there is none.  Lock held.
+ */
+mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, fab_hdr_t hdr,
+                                            bool is_untagged);
+
+/* Take the oldest early message with this context id, or the oldest untagged one.  Lock held. */
+mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged);
 
 /* Drop a message that no receive will match, and tell its sender.  Lock held. */
 void mca_pml_tm_msg_withdraw(mca_pml_tm_msg_t *msg);

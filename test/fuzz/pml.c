@@ -367,15 +367,9 @@ static void end_requests(fab_peer_t *peer)
 
 static void end_comms(void)
 {
-    mca_pml_tm_msg_t *msg;
-
     del_comm(0);
     del_comm(1);
-    while (NULL != (msg = mca_pml_tm.early)) {
-        mca_pml_tm.early = msg->next;
-        mca_pml_tm_msg_release(msg);
-    }
-    mca_pml_tm.early_tail = &mca_pml_tm.early;
+    mca_pml_tm_msg_drop_early();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
