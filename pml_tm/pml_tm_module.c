@@ -5,6 +5,8 @@
  */
 #include "pml_tm_entry.h"
 
+#include <stdlib.h>
+
 #include "fabric/fab_clock.h"
 #include "match/match.h"
 #include "shm/shm_inl.h"
@@ -45,6 +47,8 @@ mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs
                                            .pml_flags = PML_TM_FLAGS,
                                            PML_TM_MODULE_EXTRA};
 
+enum { PML_TM_HEAP_KEPT = 4 << 20 /* bytes */ };
+
 static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *class)
 {
     const mca_pml_tm_params_t *params = &mca_pml_tm.params;
@@ -74,6 +78,21 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, PML_TM_AM_REPORT, mca_pml_tm_report_told, NULL);
 }
 
+/*
+ * Have the C library keep freed memory for the next allocation.  glibc maps blocks of 128 KiB and
+ * more separately, and gives back the top of the heap when more than 128 KiB of it are free, until
+ * a larger mapped block is freed: then that size, and twice that size, are its limits.  With these
+ * defaults a program that allocates its buffers for each exchange gets new pages each time, and
+ * their page faults take longer than the messages.  A user who has set limits (mallopt(),
+ * MALLOC_TRIM_THRESHOLD_) keeps them: glibc then changes none.
+ */
+static void keep_heap(void)
+{
+    void *volatile block = malloc(PML_TM_HEAP_KEPT); /* volatile: the compiler would drop both */
+
+    free(block);
+}
+
 int mca_pml_tm_enable(bool enable)
 {
     int rc;
@@ -95,6 +114,7 @@ int mca_pml_tm_enable(bool enable)
                           ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_offload_open();
         mca_pml_tm_wait_open();
+        keep_heap();
         /* The first use allocates it; the C library aborts if there is no memory then. */
         (void) mca_pml_tm_waiting();
         mca_pml_tm_hang_open();
