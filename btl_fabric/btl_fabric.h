@@ -85,7 +85,7 @@ struct mca_btl_base_endpoint_t {
     /* of these, those whose message was sent as counted, in order */
     STAILQ_HEAD(, mca_btl_fabric_op) counted;
     fab_item_t count;     /* while COUNT is to be sent */
-    uint32_t num_counted; /* messages of the peer that it will be for; 0: it is not queued */
+    uint32_t num_counted; /* messages of the peer at which the next DONE is due; 0: none is */
     size_t outstanding;   /* operations whose callback has not returned */
     unsigned ignored;     /* times in a row that the target did nothing soon */
     unsigned skipped;     /* operations while that is often */

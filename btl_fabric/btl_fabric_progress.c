@@ -17,7 +17,7 @@ enum {
     POLLS_BEFORE_YIELD = 16,
 };
 
-/* Count a poll: is it one that polls everything? */
+/* Counts a poll; true every n-th time, when all of Open MPI is polled. */
 static bool count_poll(void)
 {
     return 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;

@@ -165,7 +165,7 @@ static const struct {
     {.rule = is_queued},
     {.rule = is_not_listed},
     {.which = PML_TM_REPORT_STRANGERS,
-     .sentence = "somebody who is not of the job connected to its TCP ports: name the job's "
+     .sentence = "a process that is not of the job connected to its TCP ports: name the job's "
                  "network in pml_tm_tcp_if_include (tcp_strangers)"},
     {.which = PML_TM_REPORT_LINKS_FAILED,
      .sentence = "some of the connections for long messages by TCP could not be made: raise ulimit "

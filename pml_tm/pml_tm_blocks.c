@@ -45,7 +45,7 @@ typedef struct rows {
     steps_t loop;
 } rows_t;
 
-/* False: something stands beside the first loop, or there is nothing. */
+/* False: the description is empty, or has elements outside its first loop. */
 static bool find_rows(const opal_datatype_t *type, rows_t *rows)
 {
     const dt_elem_desc_t *desc = type->opt_desc.desc;

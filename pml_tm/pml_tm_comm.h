@@ -75,7 +75,7 @@ static inline mca_pml_tm_comm_t *mca_pml_tm_comm_find(uint32_t context)
 /* For a communicator; NULL: no memory.  Only what mca_pml_tm_comm_met() needs is set. */
 mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm);
 
-/* It goes, with its domain, but still counts in mca_pml_tm_comm_depths().  Lock held. */
+/* Free it and its domain; its queue depths stay in mca_pml_tm_comm_depths().  Lock held. */
 void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc);
 
 /* The most receives posted, and messages unexpected, at once in any one communicator. Lock held. */

@@ -310,14 +310,14 @@ void mca_pml_tm_comm_fini(void)
 static void describe_waits(char *buf, size_t size)
 {
     static const char *const what[] = {
-        [PML_TM_SPIN] = "poll", [PML_TM_YIELD] = "yield", [PML_TM_SLEEP] = "yield, then sleep"};
+        [PML_TM_SPIN] = "spins", [PML_TM_YIELD] = "yields", [PML_TM_SLEEP] = "yields, then sleeps"};
     unsigned num_local = (unsigned) fab_process.num_local_peers + 1;
 
     if (mca_pml_tm.cpus > 0) {
-        snprintf(buf, size, "who waits      %s: %u processes share %.4g processors\n",
+        snprintf(buf, size, "waiting        %s: %u processes, %.4g processors\n",
                  what[mca_pml_tm.idle], num_local, mca_pml_tm.cpus);
     } else {
-        snprintf(buf, size, "who waits      %s, by pml_tm_wait\n", what[mca_pml_tm.idle]);
+        snprintf(buf, size, "waiting        %s, by pml_tm_wait\n", what[mca_pml_tm.idle]);
     }
 }
 

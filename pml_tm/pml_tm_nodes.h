@@ -4,8 +4,8 @@
  * what that means.
  *
  * A question is answered by a poll of all of Open MPI that finds nothing, so silence is an answer,
- * too: the process does not call MPI.  Nobody is connected to for a question, and nobody is asked
- * who has left the job: a message would fail him.
+ * too: the process does not call MPI.  Asking opens no connection.  Processes that have left the
+ * job are not asked: a message to one would count as its failure.
  *
  * Lock: the fabric's, for all functions.
  */

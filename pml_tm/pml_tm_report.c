@@ -190,8 +190,9 @@ static void line_of_way(mca_pml_tm_text_t *text, unsigned provider)
 static void line_of_depth(mca_pml_tm_text_t *text, unsigned which, const char *what)
 {
     if (0 != mca_pml_tm_ranked_number(total[which])) {
-        mca_pml_tm_text_line(text, "                 at most %llu %s at once (rank %u)",
+        mca_pml_tm_text_line(text, "                 at most %llu %s%s at once (rank %u)",
                              (unsigned long long) mca_pml_tm_ranked_number(total[which]), what,
+                             1 == mca_pml_tm_ranked_number(total[which]) ? "" : "s",
                              mca_pml_tm_ranked_rank(total[which]));
     }
 }
@@ -213,13 +214,13 @@ static void lines_of_messages(mca_pml_tm_text_t *text)
     }
     mca_pml_tm_text_line(
         text,
-        "  announced      %.3f GB got from the sender's memory, %.3f GB in pieces (two copies or "
-        "more)",
+        "  announced      %.3f GB read directly (one copy), %.3f GB in fragments (two copies "
+        "or more)",
         gb(total[PML_TM_REPORT_GET_BYTES]), gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
     mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
                          mca_pml_tm_share(total[PML_TM_REPORT_UNEXPECTED], received));
-    line_of_depth(text, PML_TM_REPORT_UNEXP_MAX, "messages were unexpected");
-    line_of_depth(text, PML_TM_REPORT_POSTED_MAX, "receives were posted");
+    line_of_depth(text, PML_TM_REPORT_UNEXP_MAX, "unexpected message");
+    line_of_depth(text, PML_TM_REPORT_POSTED_MAX, "posted receive");
 }
 
 static void lines_of_time(mca_pml_tm_text_t *text)
@@ -229,12 +230,12 @@ static void lines_of_time(mca_pml_tm_text_t *text)
     const uint64_t for_one = total[PML_TM_REPORT_WAITED_FOR];
 
     mca_pml_tm_text_line(
-        text, "  waiting        %.0f %% of the time in mean, %.0f %% in rank %u",
+        text, "  waiting        %.0f %% of the time on average, %.0f %% in rank %u",
         mca_pml_tm_share(waited, run),
         mca_pml_tm_share(mca_pml_tm_ranked_number(most) * total[PML_TM_REPORT_RANKS], run),
         mca_pml_tm_ranked_rank(most));
     if (0 != mca_pml_tm_ranked_number(for_one)) {
-        mca_pml_tm_text_line(text, "                 at least %.0f %% of it for rank %u",
+        mca_pml_tm_text_line(text, "                 at least %.0f %% of that for rank %u",
                              mca_pml_tm_share(mca_pml_tm_ranked_number(for_one), waited),
                              mca_pml_tm_ranked_rank(for_one));
     }
@@ -261,7 +262,7 @@ static const struct {
      "registrations: locked memory was used up"},
     {PML_TM_REPORT_UNREGISTRABLE, "unregistrable", "registrations that the device did not make"},
     {PML_TM_REPORT_REFUSED, "refused", "requests to connect"},
-    {PML_TM_REPORT_STRANGERS, "tcp_strangers", "connections of somebody who is not of the job"},
+    {PML_TM_REPORT_STRANGERS, "tcp_strangers", "connections of processes that are not of the job"},
     {PML_TM_REPORT_LINKS_FAILED, "tcp_links_failed", "further connections by TCP"},
     {PML_TM_REPORT_MOVED, "peers_moved", "ranks that the first network did not reach"},
 };
@@ -273,8 +274,8 @@ static void lines_of_refusals(mca_pml_tm_text_t *text)
 
     for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
         if (NULL != sums[i].refused && 0 != total[sums[i].which]) {
-            mca_pml_tm_text_line(text, "  %-14s %llu %s", name,
-                                 (unsigned long long) total[sums[i].which], sums[i].refused);
+            mca_pml_tm_text_line(text, "  %-14s %s: %llu", name, sums[i].refused,
+                                 (unsigned long long) total[sums[i].which]);
             name = "";
         }
     }
@@ -301,10 +302,10 @@ static void lines_to_do(mca_pml_tm_text_t *text)
     const int count = mca_pml_tm_advise(total, MAX_TO_DO, advice);
 
     for (int i = 0; i < count; ++i) {
-        mca_pml_tm_text_line(text, "  %-14s %s", 0 == i ? "To do" : "", advice[i]);
+        mca_pml_tm_text_line(text, "  %-14s %s", 0 == i ? "Advice" : "", advice[i]);
     }
     if (0 == count) {
-        mca_pml_tm_text_line(text, "  To do          nothing that pml tm can see");
+        mca_pml_tm_text_line(text, "  Advice         none");
     }
 }
 

@@ -402,7 +402,7 @@ static void get_complete(fab_rma_t *rma, int status)
         fetched(req);
     } else if (OPAL_ERR_NOT_SUPPORTED == status) {
         ++mca_pml_tm.counters.pipeline_no_get;
-        pipeline(req); /* from the start: data that was read comes again */
+        pipeline(req); /* restart: bytes already fetched are sent again */
     } else if (OPAL_ERR_UNREACH != status) {
         refuse(req, MPI_ERR_OTHER);
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */

@@ -3,10 +3,11 @@
  * The fabric: how two processes of an MPI job exchange messages and memory.
  *
  * Above it stand its users, pml_tm (MPI point-to-point) and btl_fabric; below it one provider per
- * way to a peer: self, shm (same host), verbs (RDMA devices), tcp.  A peer is reached by
- * exactly one provider for ordered traffic, chosen when the peer is opened.  It may change once
- * before anything was sent, if that one cannot connect: eager_max and caps change with it, and keys
- * made by fab_expose() before are of no use any more.
+ * way to a peer: self, shm (same host), ofi (libfabric), verbs (RDMA devices), tcp.  A peer is
+ * reached by exactly one provider for ordered traffic, chosen when the peer is opened.  It changes
+ * to the next one if that one cannot connect and nothing was sent, or after a connection that ended
+ * in order (fab_move.c): eager_max and caps change with it, and keys made by fab_expose() before
+ * are of no use any more.
  *
  *      pml_tm    btl_fabric          upcalls: active message handlers, RMA completion, offloaded
  *         │           │                         receive matched or its data valid, peer failed

@@ -153,8 +153,9 @@ int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int firs
             }
         }
         if (used < size) {
-            used += (size_t) snprintf(why + used, size - used, "%s%s: %s", used > 0 ? "; " : "",
-                                      fab_providers[i]->name, answer);
+            used += (size_t) snprintf(why + used, size - used, "%s%s: %s",
+                                      used > 0 ? "\n               " : "", fab_providers[i]->name,
+                                      answer);
         }
         if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
             return rc; /* the other process has chosen this provider, and sends by it */

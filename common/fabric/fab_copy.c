@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Are there places between which the C library copies slowly?
+ * Detects processors on which memcpy() is slow when the destination is just behind the source,
+ * modulo a page.
  */
 #include "fabric/fab_copy.h"
 

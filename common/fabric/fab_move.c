@@ -13,7 +13,7 @@
  *      UP ──noted: fab_no_ops──> old provider drops it ──> next provider takes it ──> UP
  *                                                       └──> there is none: FAILED
  *
- * Whoever asks for a connection is up before who answers may send. So a process whose attempt
+ * The connecting side is up before the accepting side may send. So a process whose attempt
  * failed knows that the other has sent nothing, and the other, which finds its connection not up,
  * knows the same of the first. Both can come to it at the same time, each by itself; providers are
  * tried in the same order everywhere, and never one before the present one, so they meet.

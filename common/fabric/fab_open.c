@@ -92,8 +92,8 @@ static void core_why_no_provider(const fab_core_t *core, char *buf, size_t size)
 
     for (int i = 0; i < FAB_NUM_PROVIDERS && len < size; i++) {
         if (NULL == core->slots[i].dom) {
-            len += (size_t) snprintf(buf + len, size - len, " %s: %s", fab_providers[i]->name,
-                                     core->slots[i].why_not);
+            len += (size_t) snprintf(buf + len, size - len, "\n             %s: %s",
+                                     fab_providers[i]->name, core->slots[i].why_not);
         }
     }
 }

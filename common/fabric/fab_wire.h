@@ -2,7 +2,7 @@
 /*
  * The address of a process, as fab_address() writes it and fab_peer_open() reads it: a head, then
  * one section per open provider, each padded to 8 bytes.  Byte order and sizes are those of the
- * host; who has others reads a wrong magic.
+ * host; a host with another byte order reads a wrong magic.
  *
  *       0 magic  4 version  6 sections  8 name          16 len     20 reserved
  *      24 provider  26 len  28 reserved  32 bytes ...                              first section

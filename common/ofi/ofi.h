@@ -130,7 +130,7 @@ void fab_ofi_early_drop(fab_ofi_ep_t *ep);
 
 /* ---- ofi_connect.c: sessions: the table of them, and their set-up (ofi_wire.h) ---- */
 
-/* Ask for a session, unless there is one, or it is asked for. */
+/* Ask for a session unless one is open or being opened. */
 void fab_ofi_connect(fab_ofi_ep_t *ep);
 /* The peer has sent something in the session, or has welcomed this process. */
 void fab_ofi_connect_done(fab_ofi_ep_t *ep);

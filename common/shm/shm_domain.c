@@ -221,11 +221,12 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
                  strerror(dom->cma_errno), yama);
     } else {
         if (dom->is_coop) {
-            snprintf(helped, sizeof(helped), ", from %d bytes on given by a sender in MPI",
+            snprintf(helped, sizeof(helped),
+                     "; from %d bytes on the sender helps while it is inside MPI",
                      FAB_SHM_COOP_MIN);
         }
-        snprintf(buf, size, "rendezvous, read by the receiver%s: one copy (%s, steps of %u bytes)",
-                 helped, 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step);
+        snprintf(buf, size, "rendezvous, read by the receiver: one copy (%s, steps of %u bytes)%s",
+                 0 != dom->addr.xpmem_segid ? "XPMEM" : "CMA", fab_params.shm_copy_step, helped);
     }
 }
 

@@ -12,8 +12,8 @@
  * not sent its own, nothing crosses, and it answers at once: perhaps only the other can connect.
  *
  * A HELLO that arrives while there is a connection is from a peer that has ended that connection:
- * it is parked until the end has arrived here as well. A HELLO that crossed the attempt by which
- * the connection was made is void, as its serial tells.
+ * it is parked until the end has arrived here as well. A HELLO that was
+ * sent before the current connection was made is ignored; its serial number shows this.
  *
  * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only
  * while the connection is up.

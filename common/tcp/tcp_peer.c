@@ -186,7 +186,7 @@ void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
     } else if (FAB_TCP_IDLE == ep->state) {
         peer->ep = NULL;
         fab_tcp_ep_free(ep);
-    } /* else the peer may have agreed, and sent something, by now */
+    } /* otherwise the peer may already have accepted and sent data */
 }
 
 bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)

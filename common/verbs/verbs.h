@@ -22,15 +22,15 @@ typedef struct fab_verbs_failure {
 /* Fail the peer as soon as all that it sent before is delivered. */
 void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* That is due now: its reason, which is the caller's to free; NULL: it was not to fail. */
+/* Take the deferred failure, which is due now, to free it; NULL: none was deferred. */
 fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep);
-/* The peer is to fail, if it is: it is not reached by this provider at all. */
+/* If the peer fails now, do not try its other ports. */
 void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep);
-/* The peer is to fail, if it is, because nothing passes between the two ports. */
+/* If the peer fails now, the reason is that nothing passes between the two ports. */
 void fab_verbs_ep_path_failed(fab_verbs_ep_t *ep);
 /* Fail it, or give it to the next provider. */
 void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure);
-/* It was to fail, and will not. */
+/* Cancel a deferred failure. */
 void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep);
 /* All peers fail; what completes the sentence "mlx5_0:1 here ...". */
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);

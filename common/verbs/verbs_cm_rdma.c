@@ -204,7 +204,7 @@ static void cm_addr_resolved(fab_verbs_ep_t *ep)
     }
 }
 
-/* Only who has the key of the answering process can know the proof, and it is for this attempt. */
+/* The proof shows knowledge of the answering process's key, and is bound to this attempt. */
 static void cm_prove(const uint8_t *key, fab_verbs_cm_hello_t *hello)
 {
     uint8_t proof[FAB_SHA256_LEN];

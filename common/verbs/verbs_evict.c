@@ -7,7 +7,7 @@
  *                                   └──────STAY─────> UP
  *      the other: UP ──EVICT came: EVICTED, if it is idle here, too──> IDLE
  *
- * Nobody waits for room, so nobody waits for each other: if all are busy, there are more for a
+ * The limit is soft, so it cannot deadlock: if every connection is busy, it is exceeded for a
  * while.  A connection is busy for as long as a program likes, with a rendezvous for which its
  * receiver has posted no receive.
  *

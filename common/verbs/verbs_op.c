@@ -83,7 +83,7 @@ void fab_verbs_op_give_back(fab_verbs_op_t *share, fab_verbs_ep_t *main)
     share->reg = NULL;
     share->dom = whole->dom;
     share->rkey = whole->rkey;
-    share->posted = share->from; /* all of it again: which bytes have come is not known */
+    share->posted = share->from; /* from its start: the device does not say how much arrived */
     share->status = OPAL_SUCCESS;
     fab_counters.verbs_rail_returned++;
     fab_verbs_op_append(main, share);

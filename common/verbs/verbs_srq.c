@@ -3,9 +3,9 @@
  * The shared receive queue and its buffers.
  *
  * Each connection is granted a window, and with each come as many receive buffers as its window, up
- * to the user's limit; beyond that the windows of new connections are smaller.  So a sender that
- * keeps to its window finds a buffer, in general. If not (the limit is reached, memory cannot be
- * locked), the device makes it wait (RNR) and tries again, without end.
+ * to the user's limit; beyond that the windows of new connections are smaller.  A sender within its
+ * window normally finds a buffer.  When buffers run out (the limit is reached, memory cannot be
+ * locked), the device answers RNR, and the sender retries without limit.
  */
 #include "verbs/verbs.h"
 

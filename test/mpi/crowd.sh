@@ -21,14 +21,14 @@ on()
 
 if (($(nproc) > 1)); then
     TM_BIND_TO=core on 2 bash -c '"$@"; exit' script "$program"
-    require 'who waits      poll: 2 processes share '
+    require 'waiting        spins: 2 processes, '
 fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
 on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps '!pml_tm_streamed'
-require 'who waits      yield, then sleep: 6 processes share '
+require 'waiting        yields, then sleeps: 6 processes, '
 on 4 --mca pml_tm_wait yield --mca pml_tm_stream_limit 65536 "$program" \
     pml_tm_wait_yields pml_tm_streamed
-require 'who waits      yield, by pml_tm_wait'
+require 'waiting        yields, by pml_tm_wait'
 on 2 --mca pml_tm_providers tcp "$program" pml_tm_wait_sleeps pml_tm_wait_wakes
 on 1 --mca pml_tm_wait spin "$program"
-require 'who waits      poll, by pml_tm_wait'
+require 'waiting        spins, by pml_tm_wait'
