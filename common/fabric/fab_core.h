@@ -124,7 +124,7 @@ typedef struct fab_core {
     LIST_HEAD(, fab_move) moves;
 
     /* What this process shows of itself (fab_look.c); look is NULL: nothing. */
-    struct fab_look *look;
+    union fab_look_memory *look;
     int look_fd;
     uint64_t look_ino; /* the file behind look_fd */
 
