@@ -55,8 +55,8 @@ compare()
         NR == FNR { if ($1 == key && (has_ofi == "yes" || $2 !~ /^ofi/)) expected[$2] = $3; next }
         !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
         {
-            spare = expected[$2] *
-                ($2 ~ /^(self-expected|poll|a failed|ofi: MPI_Recv)/ ? 0.3 : 0.03)
+            spare = $2 ~ /^(self-expected|poll|a failed|ofi: MPI_Recv)/ ? 0.3 : 0.03
+            spare *= expected[$2]
             if (spare < 1) spare = 1
             if ($3 > expected[$2] + spare) {
                 printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]
