@@ -35,7 +35,7 @@
  *   pml_tm_recv.c            all receives, cancel of these
  *   pml_tm_send.c            all sends
  *   pml_tm_probe.c           probe and matched probe
- *   pml_tm_wait.c            MPI_Wait, MPI_Waitall
+ *   pml_tm_wait.c            MPI_Wait, MPI_Waitall, MPI_Test, MPI_Testany
  *   pml_tm_thread.c          the progress thread
  *   pml_tm_end.c             what has begun is completed before peers are closed
  *   pml_tm_state.c           what this process waits for, as others see it
