@@ -81,6 +81,8 @@ common_tm_sources = \
 	common/shm/shm_rma.c \
 	common/shm/shm_segment.c \
 	common/shm/shm_types.h \
+	common/shm/shm_ways.c \
+	common/shm/shm_ways.h \
 	common/shm/shm_wire.h \
 	common/shm/shm_xpmem.c \
 	common/sock/sha256.c \

@@ -139,7 +139,8 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
 /*
  * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
  * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
- * send announces it, since the receiver can then read it while the sender computes.
+ * send announces it, since the receiver can then read it while the sender computes; a blocking one,
+ * too, if the receiver has found that to be faster.
  */
 static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 {
@@ -148,7 +149,8 @@ static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
 
     return req->core.is_private && !req->is_untagged &&
            MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
-           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold);
+           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold) &&
+           (NULL == req->data || !fab_is_pulled(peer, len));
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */

@@ -17,12 +17,13 @@
 /* A message that is arriving. One of req and msg is set, unless req has ended. */
 struct mca_pml_tm_stream {
     mca_pml_tm_stream_t *next;
-    const fab_peer_t *peer; /* the sender */
+    fab_peer_t *peer; /* the sender */
     mca_pml_tm_recv_request_t *req;
     mca_pml_tm_msg_t *msg; /* set if the message is gathered in memory */
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
     size_t len;            /* bytes of the message */
+    bool is_choice;        /* the sender could have announced it */
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
 }
 
 /* Records are kept for reuse: there are never more than there were concurrent streams. */
-static mca_pml_tm_stream_t *stream_open(const fab_peer_t *peer)
+static mca_pml_tm_stream_t *stream_open(fab_peer_t *peer)
 {
     mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
 
@@ -174,6 +175,9 @@ static void stream_end(mca_pml_tm_stream_t **link)
     mca_pml_tm_recv_request_t *req = stream->req;
     mca_pml_tm_msg_t *msg = stream->msg;
 
+    if (stream->is_choice) {
+        fab_shm_stream_end(stream->peer, stream->len);
+    }
     stream_close(link);
     if (NULL != msg) {
         mca_pml_tm_msg_arrive(msg);
@@ -226,6 +230,10 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream = stream_open(peer);
     stream->len = rndv.len;
     stream->req = req;
+    stream->is_choice = rndv.len > mca_pml_tm.eager_limit && (NULL == req || NULL != req->data);
+    if (stream->is_choice) {
+        fab_shm_stream_begin(peer);
+    }
     if (NULL != req) {
         mca_pml_tm_recv_matched(req, peer, hdr, rndv.len);
         req->core.phase = PML_TM_STREAMED;

@@ -686,9 +686,8 @@ typedef enum fab_rma_kind {
 } fab_rma_kind_t;
 
 /*
- * A get or put.  The caller provides the memory from the call until complete();
- * the provider writes done.  Large transfers go in bounded steps, one per fab_progress() and
- * operation.
+ * A get or put.  The caller provides the memory from the call until complete(); the provider writes
+ * done and is_given.  Large transfers go in bounded steps, one per fab_progress() and operation.
  */
 struct fab_rma {
     STAILQ_ENTRY(fab_rma) link; /* the provider's */
@@ -702,8 +701,9 @@ struct fab_rma {
      * cannot reach this memory; use messages.  Called from fab_progress(), never from fab_get().
      */
     void (*complete)(fab_rma_t *op, int status);
-    size_t done;  /* bytes moved so far */
-    uint8_t kind; /* fab_rma_kind_t, set by the functions below */
+    size_t done;   /* bytes moved so far */
+    uint8_t kind;  /* fab_rma_kind_t, set by the functions below */
+    bool is_given; /* the peer was asked to send what is read (shm) */
 };
 
 /*
@@ -714,6 +714,7 @@ struct fab_rma {
 static inline int fab_rma(fab_rma_t *op, fab_rma_kind_t kind)
 {
     op->kind = (uint8_t) kind;
+    op->is_given = false;
     op->done = 0;
     return NULL != op->peer->ops->rma ? op->peer->ops->rma(op) : fab_no_rma(op->peer);
 }

@@ -193,8 +193,9 @@ void fab_shm_pass_serve(fab_shm_domain_t *dom);
 void fab_shm_coop_open(fab_shm_domain_t *dom);
 
 /*
- * Set dom->is_coop, by the parameter and the number of cores.  Called again for each peer, because
- * the parameter may be registered after the fabric was opened, by the other user of the fabric.
+ * Set dom->is_coop and is_choosing, by the parameter and the number of cores.  Called again for
+ * each peer, because the parameter may be registered after the fabric was opened, by the other user
+ * of the fabric.
  */
 void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
@@ -223,7 +224,20 @@ static inline void fab_shm_beat(fab_shm_domain_t *dom)
     atomic_store_explicit(&dom->seg->beat, beat + 1, memory_order_relaxed);
 }
 
-/* May the peer give what this operation gets? */
+/*
+ * A long message of the peer that could be pushed or pulled (shm_ways.h): it is here or announced,
+ * and it has come, by this way.  Both, or neither, of each message.
+ */
+void fab_shm_long_begin(fab_shm_ep_t *ep);
+void fab_shm_long_end(fab_shm_ep_t *ep, size_t len, unsigned way);
+
+/* As fab_shm_long_end(), for one that did not come. */
+void fab_shm_long_fail(fab_shm_ep_t *ep, size_t len, unsigned way, int rc);
+
+/* Is this a get of a long message that the peer could give? */
+bool fab_shm_coop_is_possible(const fab_rma_t *op);
+
+/* ... and is the peer to give it? */
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op);
 
 /* The cooperative get of this operation, begun now if worthwhile; NULL: it is none. */

@@ -37,6 +37,7 @@
 #include "fabric/fab_copy.h"
 #include "fabric/fab_cpus.h"
 #include "fabric/fab_params.h"
+#include "shm/shm_inl.h"
 
 enum {
     FAB_SHM_PART = 8168,         /* bytes; with its header a part is 128 lines */
@@ -55,9 +56,101 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom)
     if (0 == dom->cpus) {
         dom->cpus = fab_cpus("");
     }
+    const bool is_always = NULL != choice && 0 == strcmp(choice, "always");
+
     /* with more processes than processors a get would wait for a time slice of its giver */
-    dom->is_coop = (NULL != choice && 0 == strcmp(choice, "always")) ||
+    dom->is_coop = is_always ||
                    (!fab_params_is_none(choice) && dom->fab->config.num_local <= dom->cpus);
+    dom->is_choosing = dom->is_coop && !is_always;
+}
+
+/* ---- the receiver's choice: whether it asks, or reads ---------------------- */
+
+/* NULL: there is no choice, or no memory. */
+static fab_shm_ways_t *ways_of(fab_shm_ep_t *ep)
+{
+    if (!ep->dom->is_choosing || !fab_shm_is_accessible(ep)) {
+        return NULL;
+    }
+    if (NULL == ep->ways) {
+        ep->ways = malloc(sizeof(*ep->ways));
+        if (NULL != ep->ways) {
+            fab_shm_ways_init(ep->ways, ep->dom->fab->config.name ^ ep->peer->name);
+        }
+    }
+    return ep->ways;
+}
+
+/* Tell the peer, whose streams are a choice, too. */
+static void publish(const fab_shm_ep_t *ep)
+{
+    _Atomic uint32_t *pulled = NULL != ep->in ? &ep->in->rx.ctl->pulled : NULL;
+
+    if (NULL != pulled && ep->ways->pulled != atomic_load_explicit(pulled, memory_order_relaxed)) {
+        atomic_store_explicit(pulled, ep->ways->pulled, memory_order_relaxed);
+    }
+}
+
+static void spell_begin(fab_shm_ep_t *ep, uint64_t now)
+{
+    /* any value is a preference, see fab_is_pulled() */
+    const uint32_t peer_pulled = 0 != ep->tx.limit ? atomic_load_explicit(&ep->tx.ctl->pulled,
+                                                                          memory_order_relaxed)
+                                                   : 0;
+
+    fab_shm_spell_begin(ep->ways, now, peer_pulled & UINT8_MAX);
+    publish(ep);
+}
+
+void fab_shm_long_begin(fab_shm_ep_t *ep)
+{
+    if (0 == ep->num_open++ && NULL != ways_of(ep)) {
+        spell_begin(ep, fab_now_ns());
+    }
+}
+
+/* Of the messages of the spell one less is under way. */
+static void one_less(fab_shm_ep_t *ep, bool is_long)
+{
+    uint64_t now;
+
+    ep->num_open--;
+    if (NULL == ways_of(ep) || (!is_long && ep->num_open > 0)) {
+        return;
+    }
+    now = fab_now_ns();
+    fab_shm_spell_end(ep->ways, now);
+    if (ep->num_open > 0) {
+        spell_begin(ep, now);
+    }
+}
+
+void fab_shm_long_end(fab_shm_ep_t *ep, size_t len, unsigned way)
+{
+    one_less(ep, NULL != ep->ways && fab_shm_spell_add(ep->ways, len, way));
+}
+
+void fab_shm_long_fail(fab_shm_ep_t *ep, size_t len, unsigned way, int rc)
+{
+    if (OPAL_ERR_NOT_SUPPORTED == rc && FAB_SHM_PULL == way && NULL != ep->ways) {
+        if (FAB_SHM_ACCESS_WORKS == ep->access) {
+            fab_shm_ways_refuse(ep->ways, len); /* that memory cannot be read */
+        } else {
+            fab_shm_ways_init(ep->ways, 0); /* nothing can */
+        }
+        publish(ep);
+    }
+    one_less(ep, false);
+}
+
+void fab_shm_stream_begin(fab_peer_t *peer)
+{
+    fab_shm_long_begin(peer->ep);
+}
+
+void fab_shm_stream_end(fab_peer_t *peer, size_t len)
+{
+    fab_shm_long_end(peer->ep, len, FAB_SHM_PUSH);
 }
 
 /* ---- exposed memory ----------------------------------------------------- */
@@ -286,11 +379,16 @@ static uint32_t part_for(const fab_shm_ep_t *ep)
     return max < FAB_SHM_PART ? max : FAB_SHM_PART;
 }
 
+bool fab_shm_coop_is_possible(const fab_rma_t *op)
+{
+    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN && 0 != fab_shm_key_of(&op->rkey);
+}
+
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
 {
-    return ep->dom->is_coop && FAB_GET == op->kind && 0 == op->done &&
-           op->len >= FAB_SHM_COOP_MIN && NULL != ep->entry && 0 != fab_shm_key_of(&op->rkey) &&
-           op->len / part_for(ep) < FAB_SHM_PARTS_MAX;
+    return ep->dom->is_coop && fab_shm_coop_is_possible(op) && 0 == op->done && NULL != ep->entry &&
+           op->len / part_for(ep) < FAB_SHM_PARTS_MAX &&
+           (NULL == ep->ways || FAB_SHM_PUSH == fab_shm_way_of(ep->ways, op->len));
 }
 
 static _Atomic uint64_t *claim_of(const fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
@@ -309,6 +407,7 @@ static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
         (!fab_shm_tx_refresh(&ep->tx) || !fab_shm_tx_has_room(&ep->tx, 1))) {
         return false;
     }
+    op->is_given = true;
     *fetch = (fab_shm_fetch_t){.op = op, .seq = seq, .part = ask.part, .end = op->len};
     ep->given_at = ep->beaten_at = fab_now_ns();
     ep->beat = atomic_load_explicit(&ep->seg->beat, memory_order_relaxed);

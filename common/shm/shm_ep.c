@@ -366,6 +366,7 @@ void fab_shm_ep_free(fab_shm_ep_t *ep)
     fab_shm_xpmem_disconnect(ep);
     fab_shm_disconnect(ep);
     LIST_REMOVE(ep, link);
+    free(ep->ways);
     free(ep);
 }
 

@@ -11,6 +11,7 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_cpus.h"
 #include "shm/shm_ring_inl.h"
+#include "shm/shm_ways.h"
 
 /*
  * As fab_send(), for at most FAB_SHORT_MAX bytes. False: nothing was done; fab_send() sends the
@@ -191,6 +192,26 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     tx->promised = tx->head + slots; /* an early wrap would use up room */
     return true;
 }
+
+/*
+ * Is a long message of len bytes to a peer with FAB_CAP_RING to be announced, as the peer wants to
+ * read it?  Any value is a preference: the peer takes the message in either way.
+ */
+static inline bool fab_is_pulled(const fab_peer_t *peer, size_t len)
+{
+    const fab_shm_tx_t *tx = peer->ep;
+
+    return 0 != tx->limit && 0 != (atomic_load_explicit(&tx->ctl->pulled, memory_order_relaxed) >>
+                                       fab_shm_class(len) &
+                                   1);
+}
+
+/*
+ * A long message that such a peer could have announced comes in fragments: its first one is here;
+ * all of it is.  For the choice of shm_ways.h.
+ */
+FAB_EXPORT void fab_shm_stream_begin(fab_peer_t *peer);
+FAB_EXPORT void fab_shm_stream_end(fab_peer_t *peer, size_t len);
 
 /*
  * Messages to a peer with FAB_CAP_RING lie in memory that both processes see, where fab_reserve()

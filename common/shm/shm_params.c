@@ -68,8 +68,9 @@ static const fab_param_t shm_rows[] = {
         .string = "auto",
         .words = {"auto", "none", "always"},
         .help = "Whether a sender in MPI gives a large message through the ring, so that the "
-                "receiver reads only what is not given. auto: if the job has a processor for each "
-                "of its processes on this host; none: never; always: with fewer, too.",
+                "receiver reads only what is not given. auto: where the receiver measures that it "
+                "is faster, if the job has a processor for each of its processes on this host; "
+                "none: never; always: always.",
     },
 };
 

@@ -45,8 +45,14 @@ static void rma_begin(fab_shm_ep_t *ep, fab_rma_t *op)
 /* The operation, which is not in the queue any more, has ended with this result. */
 static void rma_end(fab_rma_t *op, int rc)
 {
+    const unsigned way = op->is_given ? FAB_SHM_PUSH : FAB_SHM_PULL;
     fab_shm_ep_t *ep = op->peer->ep;
 
+    if (fab_shm_coop_is_possible(op) && OPAL_SUCCESS == rc) {
+        fab_shm_long_end(ep, op->len, way);
+    } else if (fab_shm_coop_is_possible(op)) {
+        fab_shm_long_fail(ep, op->len, way, rc);
+    }
     ep->num_long -= is_long(op);
     if (is_long(op) && !STAILQ_EMPTY(&ep->later)) {
         fab_rma_t *next = STAILQ_FIRST(&ep->later);
@@ -67,6 +73,9 @@ int fab_shm_rma(fab_rma_t *op)
             return rc;
         }
     }
+    if (fab_shm_coop_is_possible(op)) {
+        fab_shm_long_begin(ep);
+    }
     rma_begin(ep, op);
     return OPAL_SUCCESS;
 }
@@ -75,13 +84,21 @@ bool fab_shm_rma_now(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
     int rc = OPAL_SUCCESS;
+    bool is_long;
 
     if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
         !fab_shm_is_accessible(ep) || fab_shm_coop_is_worth_it(ep, op)) {
         return false;
     }
+    is_long = fab_shm_coop_is_possible(op);
+    if (is_long) {
+        fab_shm_long_begin(ep);
+    }
     if (op->len > 0) {
         rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, op->len, &op->done);
+    }
+    if (is_long) {
+        fab_shm_long_end(ep, op->done, FAB_SHM_PULL);
     }
     return OPAL_SUCCESS == rc && op->done == op->len;
 }
@@ -92,7 +109,7 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
     fab_rma_queue_t all = STAILQ_HEAD_INITIALIZER(all), dropped = STAILQ_HEAD_INITIALIZER(dropped);
     fab_rma_t *op;
 
-    ep->num_long = 0;
+    ep->num_long = ep->num_open = 0;
     for (int k = 0; k < FAB_SHM_COOPS; k++) {
         ep->fetches[k].op = NULL;
     }

@@ -214,5 +214,6 @@ void fab_shm_ring_free(fab_shm_domain_t *dom, uint32_t index)
     atomic_store_explicit(&entry->ctl.tail, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.idle, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->ctl.is_refused, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->ctl.pulled, 0, memory_order_relaxed);
     fab_shm_entry_release(dom->seg, index);
 }

@@ -17,6 +17,7 @@
 #include "fabric/fab_claim.h"
 #include "fabric/fab_provider.h"
 #include "shm/shm_ring_inl.h"
+#include "shm/shm_ways.h"
 #include "shm/shm_wire.h"
 
 #ifndef MADV_POPULATE_WRITE /* glibc before 2.35, whatever the kernel */
@@ -148,6 +149,8 @@ struct fab_shm_ep {
     uint64_t given_at;     /* ns; when the peer was asked, or gave a part, last */
     uint64_t beaten_at;    /* ns; when the peer's beat was seen to change, or to be odd */
     uint32_t beat;         /* that was seen last */
+    fab_shm_ways_t *ways;  /* how its long messages come; NULL: there was none yet */
+    uint32_t num_open;     /* long messages from the peer that are under way */
     uint32_t num_long;     /* long gets from the peer in dom->rma; at most FAB_SHM_COOPS */
     fab_rma_queue_t later; /* long gets that follow, oldest first; only while these are as many */
     LIST_ENTRY(fab_shm_ep) link; /* in dom->eps */
@@ -179,6 +182,7 @@ struct fab_shm_domain {
     TAILQ_HEAD(, fab_shm_give) gives; /* under way, oldest first */
     double cpus;                      /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;                     /* long gets are cooperative */
+    bool is_choosing;                 /* ... where that is measured to be faster (shm_ways.h) */
     uint64_t patience;                /* ns; how long one waits for a part of who is in MPI */
     uint64_t away;                    /* ns; whose beat stands still for so long is not */
 

@@ -28,7 +28,7 @@
  *                       line 1  owner: is_finalized, once; beat
  *                       line 2  senders, when they claim a ring; owner, when it frees one
  *                       line 3  doorbell: senders set bits, owner clears them
- *      fab_shm_entry_t  line 0  owner: idle, is_refused
+ *      fab_shm_entry_t  line 0  owner: idle, is_refused, pulled
  *                       line 1  owner: tail
  *                       line 2+ sender: identity; state by both, see below
  *                       line 4+ claims of cooperative gets, see fab_claim.h
@@ -51,7 +51,7 @@
 #include "fabric/fab.h"
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 12
+#define FAB_SHM_VERSION 13
 #define FAB_SHM_FILE    "pml_tm" /* name of the segment's memfd */
 
 enum {
@@ -151,7 +151,8 @@ typedef struct fab_shm_ctl {
     /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
-    uint8_t pad0[56];
+    _Atomic uint32_t pulled;     /* bits by class of length: is to be announced; shm_ways.h */
+    uint8_t pad0[52];
     /* line 1 */
     _Atomic uint64_t tail; /* slots consumed since the ring was claimed: shm_ring_inl.h, "Flow" */
     uint8_t pad1[56];

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which way long messages of a peer go: shm_ways.h has the rules.
+ */
+#include "shm/shm_ways.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    UNIT = 65536,              /* bytes for which times are noted */
+    MESSAGE_COST = 16384,      /* bytes that take as long as a message does besides */
+    TIME_MAX = 1 << 30,        /* ns; longer ones are as long */
+    SPELLS_SKIP = 2,           /* at first: memory is touched for the first time */
+    SPELLS_FIRST = 6,          /* before the first try */
+    SPELLS_LEAST = 32,         /* from one try to the next, if both ways take about the same time */
+    SPELLS_MOST = 96,          /* ... if one takes clearly longer, whose tries cost most */
+    SPELLS_CHANGED = 16,       /* from a change on */
+    SPELLS_SECOND = 4,         /* from a try that found the other way faster to the second one */
+    SPELLS_QUIET = 24,         /* after a try because of changed times */
+    CALM_MAX = 3,              /* distances between tries grow up to 2^3 times */
+    ODD_MAX = FAB_SHM_TRY + 3, /* spells in a row whose times have changed: not by a try */
+    PERIOD_MAX = 24,           /* spells; in longer periods the program does something else */
+    CLEAR = 125,               /* percent that the slower way takes of the other one's time */
+};
+
+/* ---- times --------------------------------------------------------------- */
+
+static uint32_t time_for(uint64_t ns, uint64_t bytes, uint32_t messages)
+{
+    const uint64_t time = (ns < TIME_MAX ? ns : TIME_MAX) * UNIT /
+                          (bytes + (uint64_t) messages * MESSAGE_COST);
+
+    return time < 1 ? 1 : time < TIME_MAX ? (uint32_t) time : TIME_MAX;
+}
+
+/* Is a more than so many percent of b? */
+static bool is_above(uint32_t a, unsigned percent, uint32_t b)
+{
+    return 100 * (uint64_t) a > percent * (uint64_t) b;
+}
+
+/* Does the program do little between the spells, so that periods can be compared? */
+static bool is_near(const fab_shm_times_t *times)
+{
+    return times->period < PERIOD_MAX * (uint64_t) times->spell;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
+
+    return (x > y) - (x < y);
+}
+
+static uint32_t middle(uint32_t *times, uint32_t n)
+{
+    qsort(times, n, sizeof(*times), by_value);
+    return (uint32_t) (((uint64_t) times[(n - 1) / 2] + times[n / 2]) / 2);
+}
+
+/* Of each time the median of n. */
+static fab_shm_times_t median(const fab_shm_times_t *seen, uint32_t n)
+{
+    uint32_t period[FAB_SHM_TRY], spell[FAB_SHM_TRY];
+
+    for (uint32_t i = 0; i < n; i++) {
+        period[i] = seen[i].period;
+        spell[i] = seen[i].spell;
+    }
+    return (fab_shm_times_t){.period = middle(period, n), .spell = middle(spell, n)};
+}
+
+static fab_shm_times_t worst(const fab_shm_times_t *seen, uint32_t n)
+{
+    fab_shm_times_t all = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        all.period = all.period > seen[i].period ? all.period : seen[i].period;
+        all.spell = all.spell > seen[i].spell ? all.spell : seen[i].spell;
+    }
+    return all;
+}
+
+/* ---- a trial ------------------------------------------------------------- */
+
+static fab_shm_trial_t trial_begin(unsigned way, unsigned left, uint32_t dice)
+{
+    return (fab_shm_trial_t){
+        .dice = dice, .left = (uint16_t) left, .way = (uint8_t) way, .is_first = true};
+}
+
+static unsigned way_now(const fab_shm_trial_t *trial)
+{
+    return trial->is_trying ? !trial->way : trial->way;
+}
+
+/* 0 to 15; the same at both ends of a pair, but another number for another way in use. */
+static unsigned dice(fab_shm_trial_t *trial)
+{
+    trial->dice = trial->dice * 1103515245 + 12345;
+    return ((trial->dice >> 16) + 7u * trial->way) % 16;
+}
+
+/* Spells from a try to the next, if the slower way takes so many percent of the other's time. */
+static unsigned distance(unsigned percent)
+{
+    return percent > CLEAR ? SPELLS_MOST : SPELLS_LEAST;
+}
+
+/* How long the way b takes, in percent of what a takes, by the same time of both. */
+static unsigned compare(const fab_shm_times_t *a, const fab_shm_times_t *b)
+{
+    const bool by_period = is_near(a) && is_near(b);
+    const uint64_t x = by_period ? b->period : b->spell, y = by_period ? a->period : a->spell;
+
+    return (unsigned) (100 * x / y < 10000 ? 100 * x / y : 10000);
+}
+
+/* The other way is faster: change to it. */
+static void change(fab_shm_trial_t *trial, unsigned dots)
+{
+    trial->way = !trial->way;
+    trial->calm = trial->fuss = 0;
+    trial->quiet = 0;
+    trial->left = (uint16_t) (SPELLS_CHANGED + dots);
+    trial->num_seen--; /* the first one does not count */
+    memmove(trial->seen, trial->seen + 1, trial->num_seen * sizeof(trial->seen[0]));
+}
+
+/* The try has ended. Returns how long the slower way takes, percent of the faster one; 0: doubt. */
+static unsigned verdict(fab_shm_trial_t *trial)
+{
+    const unsigned dots = dice(trial), spells = trial->num_seen;
+    const fab_shm_times_t *a = &trial->of[trial->way], *b = &trial->of[!trial->way];
+    unsigned percent, left;
+
+    trial->of[!trial->way] = median(trial->seen + 1, trial->num_seen - 1);
+    percent = compare(a, b);
+    /* a spell that is much shorter is worth a little of the period */
+    const bool is_better = percent < 98 || (percent < 104 && is_above(a->spell, 125, b->spell));
+    const bool is_sure = trial->is_second ||
+                         (trial->is_first ? is_better || percent > CLEAR : !is_better);
+    trial->is_trying = trial->is_first = false;
+    trial->is_second = !is_sure;
+    trial->odd = 0;
+    if (is_sure && is_better) {
+        change(trial, dots);
+    } else {
+        left = is_sure ? (distance(percent) * (24 + dots) / 32) << trial->calm
+                       : SPELLS_SECOND + FAB_SHM_TRY + dots / 2;
+        trial->left = (uint16_t) (left - spells); /* of both ends, though one ended it sooner */
+        trial->num_seen = 0;
+        trial->skip = 1;
+        trial->calm = (uint8_t) (is_sure && trial->calm < CALM_MAX ? trial->calm + 1 : trial->calm);
+    }
+    return !is_sure ? 0 : percent > 100 ? percent : 10000 / (percent > 0 ? percent : 1);
+}
+
+static bool is_other(uint32_t a, uint32_t b)
+{
+    return is_above(a, 130, b) || is_above(b, 130, a);
+}
+
+/* A spell of the way in use: have its times changed for good? */
+static bool has_changed(fab_shm_trial_t *trial, const fab_shm_times_t *times)
+{
+    const fab_shm_times_t *last = &trial->of[trial->way];
+
+    if (trial->quiet > 0) {
+        trial->quiet--;
+        return false;
+    }
+    if (0 == last->spell ||
+        (!is_other(times->spell, last->spell) &&
+         !(is_near(last) && is_near(times) && is_other(times->period, last->period)))) {
+        trial->odd = 0;
+        return false;
+    }
+    return ODD_MAX == ++trial->odd;
+}
+
+/* Begin to try the other way. */
+static void try_other(fab_shm_trial_t *trial)
+{
+    const uint32_t n = trial->num_seen < FAB_SHM_BASE ? trial->num_seen : FAB_SHM_BASE;
+
+    trial->of[trial->way] = median(trial->seen, n);
+    trial->worst = worst(trial->seen, n);
+    trial->is_trying = true;
+    trial->num_seen = 0;
+}
+
+static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
+{
+    bool is_odd = false;
+
+    trial->left = (uint16_t) (trial->left > 0 ? trial->left - 1 : 0);
+    if (trial->skip > 0) {
+        trial->skip--;
+        return;
+    }
+    trial->seen[trial->num_seen++ % FAB_SHM_BASE] = *times;
+    is_odd = has_changed(trial, times);
+    if (is_odd) {
+        trial->quiet = (uint16_t) (SPELLS_QUIET << trial->fuss);
+        trial->fuss = (uint8_t) (trial->fuss < CALM_MAX ? trial->fuss + 1 : CALM_MAX);
+        try_other(trial);
+    } else if (0 == trial->left) {
+        trial->fuss = 0;
+        try_other(trial);
+    }
+}
+
+/* Is one spell of a try enough, as it takes so long? */
+static bool is_bad(const fab_shm_trial_t *trial, const fab_shm_times_t *times)
+{
+    const fab_shm_times_t *a = &trial->worst;
+
+    return is_above(times->spell, 140, a->spell) &&
+           (is_above(times->period, 140, a->period) || !is_near(a));
+}
+
+/* A spell took these times by this way.  Returns as verdict(); 0: there was none. */
+static unsigned note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *times)
+{
+    if (way != way_now(trial)) {
+        return 0; /* it was sent before its sender knew, or could go no other way */
+    }
+    if (!trial->is_trying) {
+        use(trial, times);
+        return 0;
+    }
+    trial->seen[trial->num_seen++] = *times;
+    if (trial->num_seen > 2 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial, times))) {
+        return verdict(trial);
+    }
+    return 0;
+}
+
+/* ---- all classes --------------------------------------------------------- */
+
+void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair)
+{
+    *ways = (fab_shm_ways_t){.is_young = true, .dice = (uint32_t) (pair ^ pair >> 32)};
+    ways->classes[0] = trial_begin(FAB_SHM_PUSH, SPELLS_FIRST, ways->dice);
+    ways->classes[0].skip = SPELLS_SKIP;
+}
+
+static fab_shm_trial_t *trial_of(fab_shm_ways_t *ways, unsigned class)
+{
+    return &ways->classes[ways->is_young ? 0 : class];
+}
+
+/* The first verdict, by spells of this class: each class goes on by itself. */
+static void grow_up(fab_shm_ways_t *ways, unsigned class, unsigned percent)
+{
+    const fab_shm_trial_t first = ways->classes[0];
+    const bool is_clear = percent > CLEAR;
+
+    for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
+        ways->classes[c] = trial_begin(first.way, is_clear ? distance(percent) : SPELLS_SECOND,
+                                       ways->dice + c);
+        ways->classes[c].is_first = !is_clear;
+    }
+    ways->classes[class] = first;
+    ways->is_young = false;
+}
+
+/* The last spell has this period. */
+static void judge(fab_shm_ways_t *ways, uint64_t period)
+{
+    const fab_shm_times_t times = {.period = time_for(period, ways->counted, ways->messages),
+                                   .spell = time_for(ways->took, ways->counted, ways->messages)};
+    const unsigned percent = note(trial_of(ways, ways->class), ways->way, &times);
+
+    if (0 != percent && ways->is_young) {
+        grow_up(ways, ways->class, percent);
+    }
+}
+
+static void set_pulled(fab_shm_ways_t *ways)
+{
+    unsigned pulled = 0;
+
+    for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
+        pulled |= way_now(trial_of(ways, c)) << c;
+    }
+    ways->pulled = (uint8_t) pulled;
+}
+
+/* The peer tries what is not used here: try it with the peer, if there is something to compare. */
+static void join(fab_shm_ways_t *ways, unsigned peer_pulled)
+{
+    const unsigned changed = ways->peer_pulled ^ peer_pulled;
+
+    for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
+        fab_shm_trial_t *trial = trial_of(ways, c);
+        if (0 != (changed >> c & 1) && trial->way != (peer_pulled >> c & 1) && !trial->is_trying &&
+            trial->num_seen > 1) {
+            try_other(trial);
+        }
+    }
+    ways->peer_pulled = (uint8_t) peer_pulled;
+}
+
+void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, unsigned peer_pulled)
+{
+    /* a spell of many kinds of message says nothing of one */
+    if (0 != ways->took && 0 != ways->counted && ways->counted >= ways->bytes - ways->bytes / 4) {
+        judge(ways, now - ways->begun_at);
+    }
+    if (ways->peer_pulled != (uint8_t) peer_pulled) {
+        join(ways, peer_pulled);
+    }
+    set_pulled(ways);
+    ways->begun_at = now;
+    ways->took = ways->bytes = ways->counted = ways->messages = 0;
+}
+
+bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way)
+{
+    const unsigned class = fab_shm_class(len);
+
+    if (0 == ways->bytes) {
+        ways->class = (uint8_t) class;
+        ways->way = (uint8_t) way;
+    }
+    if (ways->class == class && ways->way == way) {
+        ways->counted += len;
+        ways->messages++;
+    }
+    ways->bytes += len;
+    return ways->bytes >= FAB_SHM_SPELL_MAX;
+}
+
+void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now)
+{
+    ways->took = now > ways->begun_at ? now - ways->begun_at : 1;
+}
+
+void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len)
+{
+    fab_shm_trial_t *trial = trial_of(ways, fab_shm_class(len));
+
+    *trial = trial_begin(FAB_SHM_PUSH, SPELLS_MOST << CALM_MAX, trial->dice);
+    trial->calm = CALM_MAX;
+    set_pulled(ways);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The choice of a receiver, for one peer: are the peer's long messages pushed, by the peer through
+ * the ring (streams, and gets that the peer gives), or pulled, read by the receiver from the peer's
+ * memory?
+ *
+ * Which is faster depends on the machine, on where the two processes run, on whether the data is
+ * new, and on what both do besides.  So the receiver takes the time of whole spells.  A spell
+ * begins with a long message while none is under way, and ends when none is, or after 1 MiB.  Two
+ * times count, both by the receiver's clock:
+ *      spell    from its begin to its end
+ *      period   from its begin to the begin of the next one.  This contains what a way costs
+ *               besides: the sender's next writes, the reading of what came, the other direction
+ *
+ * Messages of similar length are a class, which has a way of its own.  A class uses its way, and
+ * now and then tries the other one for a few spells:
+ *
+ *      USE(way) ──after some spells──> TRY(other) ──slower──> USE(way), for longer than before
+ *         ^                                │
+ *         │                                ├──faster, and it is the first try──> USE(other)
+ *         └──a second try, soon, decides───┴──faster
+ *
+ * The first spell of a try and the first one after it do not count: the data is still in the caches
+ * where the other way left it.  Of the others the second least time counts, since a delay only
+ * makes a time longer, and one short time may be chance.  If the times of the way in use change for
+ * good, the other one is tried at once.  Until the first verdict all classes share one trial; a
+ * class without a verdict of its own begins with that.
+ *
+ * Two processes that send to each other try together: one that sees that the other begins to try
+ * the way that it does not use itself, joins.  So they measure the pair.  If each only tried alone,
+ * both could stay with the slower way, since a mixture of ways is slower than either: a process
+ * that reads does not give meanwhile.
+ *
+ * There is no clock in here: the caller says what time it is.  All under the fabric's lock.
+ */
+#ifndef FAB_SHM_WAYS_H
+#define FAB_SHM_WAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FAB_SHM_PUSH = 0, FAB_SHM_PULL = 1 };
+
+enum {
+    FAB_SHM_CLASSES = 8,         /* lengths up to 16 KiB, 32 KiB, ... 1 MiB, and more */
+    FAB_SHM_TRY = 5,             /* spells of a try; the first one does not count */
+    FAB_SHM_BASE = 4,            /* spells before a try that it is compared with */
+    FAB_SHM_SPELL_MAX = 1 << 20, /* bytes after which a spell ends */
+};
+
+/* Times of a spell, ns per 64 KiB. */
+typedef struct fab_shm_times {
+    uint32_t period;
+    uint32_t spell;
+} fab_shm_times_t;
+
+/* Which way a class goes; or, before the first verdict, all classes. */
+typedef struct fab_shm_trial {
+    fab_shm_times_t seen[FAB_SHM_TRY]; /* the last ones of the way in use, or those of the try */
+    fab_shm_times_t of[2];             /* of each way, when the last try began and ended; or 0 */
+    fab_shm_times_t worst;             /* of the way in use, when the last try began */
+    uint32_t num_seen;
+    uint32_t dice;
+    uint16_t left;  /* spells until the next try */
+    uint16_t quiet; /* spells in which changed times are no reason to try */
+    uint8_t way;    /* the way in use */
+    uint8_t skip;   /* spells that do not count */
+    uint8_t odd;    /* spells in a row whose times have changed */
+    uint8_t calm;   /* tries in a row that confirmed the way, as far as they count */
+    uint8_t fuss;   /* tries in a row because of changed times, as far as they count */
+    bool is_trying; /* the other way is tried */
+    bool is_first;  /* there was no verdict yet */
+    bool is_second; /* the last try found the other way faster */
+} fab_shm_trial_t;
+
+typedef struct fab_shm_ways {
+    fab_shm_trial_t classes[FAB_SHM_CLASSES]; /* the first one is that of all while is_young */
+    uint32_t dice;                            /* of the pair */
+    bool is_young;                            /* there was no verdict yet */
+    uint8_t pulled;                           /* bit c: messages of class c are to be pulled now */
+    uint8_t peer_pulled;                      /* the same of the peer, when last seen */
+    /* the spell under way, or the last one */
+    uint8_t class;     /* of the first message that came */
+    uint8_t way;       /* that it took */
+    uint32_t messages; /* of this class that took this way */
+    uint64_t counted;  /* bytes of these */
+    uint64_t bytes;    /* of all */
+    uint64_t begun_at; /* ns */
+    uint64_t took;     /* ns; 0: the spell has not ended */
+} fab_shm_ways_t;
+
+/* The class of a message of len bytes, at least 1. */
+static inline unsigned fab_shm_class(size_t len)
+{
+    const int log = 63 - __builtin_clzll((unsigned long long) (len - 1) | 1);
+
+    return log < 14 ? 0 : log < 20 ? (unsigned) (log - 13) : FAB_SHM_CLASSES - 1;
+}
+
+/* The way of a message that begins now. */
+static inline unsigned fab_shm_way_of(const fab_shm_ways_t *ways, size_t len)
+{
+    return ways->pulled >> fab_shm_class(len) & 1;
+}
+
+/* pair: a number that both ends of the pair compute, and others not. */
+void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair);
+
+/*
+ * A spell begins now (ns).  The last one is judged, so ways may change.  peer_pulled: what the peer
+ * wants to pull of this process, bits by class.
+ */
+void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, unsigned peer_pulled);
+
+/* A message of the spell has come by this way.  True: the spell is to end, it is long enough. */
+bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way);
+
+/* The spell ends now. */
+void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now);
+
+/* A message of len bytes could not be pulled: others of its class are pushed for long. */
+void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len);
+
+#endif /* FAB_SHM_WAYS_H */
