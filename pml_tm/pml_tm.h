@@ -10,7 +10,7 @@
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
  *   pml_tm.c                 the state that all share
- *   pml_tm_tags.c            names of collective operations
+ *   pml_tm_tags.c            names of collective operations; what waits, in words
  *   pml_tm_text.c            what reports are written with
  *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
  *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
@@ -38,13 +38,12 @@
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall, MPI_Test, MPI_Testany
  *   pml_tm_thread.c          the progress thread
  *   pml_tm_end.c             what has begun is completed before peers are closed
- *   pml_tm_state.c           what this process waits for, as others see it
+ *   pml_tm_state.c           what waits in this process: one list of records
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_nodes.c           processes ask each other for that: who waits for whom, who is stuck
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
- *   pml_tm_advice.c          what the numbers of a job say
- *   pml_tm_report.c          a page for the job at its end
+ *   pml_tm_report.c          a table for the job at its end, and advice
  *   pml_tm_entry.h           what Open MPI, the fabric and the component call
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric

@@ -278,6 +278,9 @@ static int open_fabric(void)
                       sizeof(mca_pml_tm.counters) / sizeof(uint64_t), PML_TM_COUNTER_NAMES);
     fab_look_counters(mca_pml_tm.fab, FAB_LOOK_OFFLOAD, &mca_pml_tm.offload.counters,
                       sizeof(mca_pml_tm.offload.counters) / sizeof(uint64_t), PML_TM_OFFLOAD_NAMES);
+    fab_look_counters(
+        mca_pml_tm.fab, FAB_LOOK_SENT, mca_pml_tm.short_sent,
+        (size_t) ((uint64_t *) (&mca_pml_tm.sent + 1) - (uint64_t *) &mca_pml_tm.short_sent), "");
     return OPAL_SUCCESS;
 }
 

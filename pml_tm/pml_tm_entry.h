@@ -149,11 +149,8 @@ void mca_pml_tm_thread_end(void);
 void mca_pml_tm_hang_open(void);
 void mca_pml_tm_hang_close(void);
 
-/*
- * How long calls of this process have waited, without the first microseconds of each; at least how
- * much of that, and for which rank: the one with more than half, if there is one.  Lock held.
- */
-uint64_t mca_pml_tm_hang_waited(uint64_t *for_ns, uint32_t *for_rank);
+/* How long calls of this process have waited, ns, without the first 20 us or so. Lock held. */
+uint64_t mca_pml_tm_hang_waited(void);
 
 /* MPI_COMM_WORLD is about to go. Lock not held. */
 void mca_pml_tm_report_end(ompi_communicator_t *world);

@@ -57,12 +57,7 @@ static struct {
     bool is_by_signal; /* everybody prints */
 } report;
 
-/* Lock of both: the fabric's. */
-static uint64_t waited_ns; /* in all waits */
-static struct {
-    uint64_t ns; /* of these, for the rank, less those for others since: a vote (pml_tm_advice.h) */
-    uint32_t rank;
-} waited_for;
+static uint64_t waited_ns; /* in all waits; lock: the fabric's */
 
 static volatile sig_atomic_t is_asked; /* by the signal */
 
@@ -186,38 +181,25 @@ static bool is_long(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
     return 0 != after_s && now_ns - watch->since_ns >= after_s * UINT64_C(1000000000);
 }
 
+/* Is a report of it due, if it waits for something? */
+static bool is_to_report(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
+{
+    return is_long(watch, now_ns) && now_ns - watch->since_ns >= watch->quiet_ns &&
+           watch->reports < MAX_REPORTS && now_ns >= report.next_ns;
+}
+
 static bool is_due(const mca_pml_tm_watch_t *watch, const mca_pml_tm_answer_t *state,
                    uint64_t now_ns)
 {
-    if (IDLE != report.step || 0 != is_asked) {
-        return IDLE == report.step;
-    }
-    return is_long(watch, now_ns) && now_ns - watch->since_ns >= watch->quiet_ns &&
-           watch->reports < MAX_REPORTS && now_ns >= report.next_ns && state->num_waits > 0;
+    return IDLE == report.step &&
+           (0 != is_asked || (is_to_report(watch, now_ns) && state->num_waits > 0));
 }
 
-/* Is the wait so long that its state is worth looking at? Most ticks come in short ones. */
+/* Is the state of this process needed? Most ticks come in short waits. */
 static bool is_to_look(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 {
     return IDLE != report.step || 0 != is_asked || 0 != mca_pml_tm_nodes.num_askers ||
-           is_long(watch, now_ns);
-}
-
-static void count_waited_for(uint64_t name, uint64_t ns)
-{
-    const uint32_t rank = (uint32_t) name;
-
-    if (FAB_LOOK_ANY == name || (uint32_t) (name >> 32) != OMPI_PROC_MY_NAME->jobid) {
-        return;
-    }
-    if (rank == waited_for.rank) {
-        waited_for.ns += ns;
-    } else if (ns <= waited_for.ns) {
-        waited_for.ns -= ns;
-    } else {
-        waited_for.ns = ns - waited_for.ns;
-        waited_for.rank = rank;
-    }
+           is_to_report(watch, now_ns);
 }
 
 /* The time since the last tick, if that was in the same wait. */
@@ -228,32 +210,42 @@ static void count_waited(mca_pml_tm_watch_t *watch, uint64_t now_ns)
     if (0 != watch->last_ns &&
         (NULL != watch->what.core || (NULL != watch->what.comm && !watch->what.may_return))) {
         waited_ns += ns;
-        count_waited_for(mca_pml_tm_state_peer(watch), ns);
     }
     watch->last_ns = now_ns;
 }
 
-uint64_t mca_pml_tm_hang_waited(uint64_t *for_ns, uint32_t *for_rank)
+uint64_t mca_pml_tm_hang_waited(void)
 {
-    *for_ns = waited_for.ns;
-    *for_rank = waited_for.rank;
     return waited_ns;
 }
 
-/* Lock held. */
-static mca_pml_tm_hang_report_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
+/*
+ * The call that this thread is in, if the last tick wanted it.  Each tick that needs it asks the
+ * next one to find it, before that takes the lock.
+ */
+static _Thread_local struct {
+    bool is_wanted;
+    bool is_known; /* in this tick */
+    mca_pml_tm_call_t call;
+} here;
+
+/* *written: its text is NULL, or a report is to be printed. Lock held. */
+static void look(mca_pml_tm_watch_t *watch, uint64_t now_ns, mca_pml_tm_hang_report_t *written)
 {
-    mca_pml_tm_hang_report_t written = {NULL, NULL};
     mca_pml_tm_answer_t state;
     bool is_done = false;
 
     mca_pml_tm_watch_look(watch, now_ns);
     count_waited(watch, now_ns);
     mca_pml_tm_state_show(watch, now_ns);
-    if (!is_to_look(watch, now_ns)) {
-        return written;
+    here.is_wanted = is_to_look(watch, now_ns);
+    if (!here.is_wanted || !here.is_known) {
+        if (here.is_wanted) {
+            mca_pml_tm_hurry_tick();
+        }
+        return;
     }
-    mca_pml_tm_state_get(&state, watch, now_ns);
+    mca_pml_tm_state_get(&state, watch, &here.call, now_ns);
     mca_pml_tm_ask_reply(&state);
     if (IDLE != report.step && report.watch == watch && report.wait != watch->number) {
         give_up(now_ns); /* the wait has ended */
@@ -262,7 +254,7 @@ static mca_pml_tm_hang_report_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         if (now_ns - report.begun_ns >= ABANDONED_NS) {
             give_up(now_ns);
         }
-        return written; /* another thread makes one */
+        return; /* another thread makes one */
     }
     if (is_due(watch, &state, now_ns)) {
         report.is_by_signal = 0 != is_asked;
@@ -275,7 +267,7 @@ static mca_pml_tm_hang_report_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         go_on(now_ns, &is_done);
     }
     if (is_done) {
-        written = mca_pml_tm_hang_write(report.is_by_signal);
+        mca_pml_tm_hang_write(written, report.is_by_signal, here.call.site);
         if (!report.is_by_signal) {
             ++watch->reports;
             watch->quiet_ns = 2 * (now_ns - watch->since_ns);
@@ -283,37 +275,46 @@ static mca_pml_tm_hang_report_t look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
         report.step = IDLE;
         report.next_ns = now_ns;
     }
-    return written;
 }
 
-/* The n-th of this process. Lock not held. */
-static void write_json(mca_pml_tm_json_t *json)
+/* Lock not held. */
+static void print(mca_pml_tm_hang_report_t *written)
 {
-    static atomic_uint number;
+    static atomic_uint number; /* of reports of this process */
     char behind[64];
 
+    if (NULL == written->text) {
+        return;
+    }
+    if (FAB_LOOK_ANY != written->silent) {
+        mca_pml_tm_hang_write_silent(written->text, written->silent);
+    }
     snprintf(behind, sizeof(behind), "wait.%u.%u", OMPI_PROC_MY_NAME->vpid,
              atomic_fetch_add_explicit(&number, 1, memory_order_relaxed) + 1);
-    mca_pml_tm_json_write(json, behind);
+    mca_pml_tm_json_write(&written->json, behind);
+    mca_pml_tm_text_print(written->text);
 }
 
 static void tick(void)
 {
     mca_pml_tm_watch_t *watch = mca_pml_tm_watch();
-    const uint64_t now_ns = fab_now_ns();
-    mca_pml_tm_hang_report_t written;
+    uint64_t now_ns = fab_now_ns();
+    mca_pml_tm_hang_report_t written = {.text = NULL};
 
-    if (mca_pml_tm_watch_is_early(watch, now_ns) || !fab_trylock(mca_pml_tm.fab)) {
+    if (mca_pml_tm_watch_is_early(watch, now_ns)) {
         return;
     }
-    written = look(watch, now_ns);
+    here.is_known = here.is_wanted;
+    if (here.is_wanted) {
+        mca_pml_tm_call_find(&here.call);
+        now_ns = fab_now_ns();
+    }
+    if (!fab_trylock(mca_pml_tm.fab)) {
+        return;
+    }
+    look(watch, now_ns, &written);
     fab_unlock(mca_pml_tm.fab);
-    if (NULL != written.json) {
-        write_json(written.json);
-    }
-    if (NULL != written.text) {
-        mca_pml_tm_text_print(written.text);
-    }
+    print(&written);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -344,7 +345,7 @@ void mca_pml_tm_hang_open(void)
             mca_pml_tm.params.report_signal = 0;
         }
     }
-    waited_ns = waited_for.ns = 0;
+    waited_ns = 0;
     mca_pml_tm.tick = tick; /* MPI_T may ask for reports at any time */
 }
 

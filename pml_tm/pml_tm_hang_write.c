@@ -10,56 +10,16 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_look_read.h"
 
-#include "pml_tm_msg.h"
-#include "pml_tm_state.h"
 #include "pml_tm_nodes.h"
 
-enum {
-    MAX_LINES = 40, /* of a report */
-    MAX_NEAR = 4,   /* messages that nearly fit */
-};
-
-/* ---- text --------------------------------------------------------------- */
+enum { MAX_LINES = 40 }; /* of a report */
 
 static unsigned rank_of(uint64_t name)
 {
     return (unsigned) (uint32_t) name; /* fab_name() */
 }
 
-/* What a process waits for. */
-static const struct {
-    const char *name; /* for programs */
-    const char *why;
-    bool is_from; /* of a message that comes */
-} waits[] = {
-    [FAB_LOOK_RECV] = {"receive", "no message fits", true},
-    [FAB_LOOK_PROBE] = {"probe", "no message fits", true},
-    [FAB_LOOK_ROOM] = {"room", "no room towards the receiver", false},
-    [FAB_LOOK_HELD] = {"held", "held back, the receiver is short of memory for unexpected messages",
-                       false},
-    [FAB_LOOK_MATCH] = {"match", "the receiver knows of it, no receive fits", false},
-    [FAB_LOOK_SENDING] = {"sending", "data is on the way", false},
-    [FAB_LOOK_ARRIVING] = {"arriving", "data is on the way", true},
-};
-
-static void line_of_wait(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node,
-                         const mca_pml_tm_wait_t *wait)
-{
-    char tag[PML_TM_TAG_SIZE], peer[32] = "any rank", bytes[48] = "";
-
-    if (FAB_LOOK_PROBE != wait->what) {
-        snprintf(bytes, sizeof(bytes), "%s%llu bytes, ",
-                 FAB_LOOK_RECV == wait->what ? "up to " : "", (unsigned long long) wait->bytes);
-    }
-    if (FAB_LOOK_ANY != wait->peer) {
-        snprintf(peer, sizeof(peer), "rank %u", rank_of(wait->peer));
-    }
-    mca_pml_tm_text_line(
-        text, "  rank %-4u %s:%u  %s %s %s, tag %s, %s%s: %s; %.1f s", rank_of(node->name),
-        node->state.host, node->state.pid, '\0' != node->state.call[0] ? node->state.call : "MPI",
-        waits[wait->what].is_from ? "from" : "to", peer, mca_pml_tm_tag_text(tag, wait->tag), bytes,
-        wait->comm, waits[wait->what].why, node->state.waited_ms / 1000.0);
-}
+/* ---- a process ---------------------------------------------------------- */
 
 /* What is known of a node that is not waiting; for programs in fewer words. */
 static const struct {
@@ -88,94 +48,39 @@ static void line_of_other(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node
     }
 }
 
-/* What a node waits for, or what is known of it. */
-static void lines_of_node(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
+/* What a node waits for, and what nearly fits; or what is known of it.  site: or "". */
+static void lines_of_node(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node, const char *site)
 {
-    if (!mca_pml_tm_node_answers(node) || 0 == node->state.num_waits) {
+    const mca_pml_tm_answer_t *state = &node->state;
+    char wait[PML_TM_WAIT_SIZE];
+
+    if (!mca_pml_tm_node_answers(node) || 0 == state->num_waits) {
         line_of_other(text, node);
         return;
     }
-    for (int i = 0; i < node->state.num_waits; ++i) {
-        line_of_wait(text, node, &node->state.waits[i]);
+    for (int i = 0; i < state->num_waits; ++i) {
+        mca_pml_tm_wait_text(wait, &state->waits[i], '\0' != state->call[0] ? state->call : "MPI");
+        mca_pml_tm_text_line(text, "  rank %-4u %s:%u  %s; %.1f s", rank_of(node->name),
+                             state->host, state->pid, wait, state->waited_ms / 1000.0);
     }
-    if (0 != node->state.more) {
-        mca_pml_tm_text_line(text, "            ... and %u more", node->state.more);
+    if (0 != (state->flags & PML_TM_STATE_MORE)) {
+        mca_pml_tm_text_line(text, "            ... and more");
     }
     if (!mca_pml_tm_node_waits(node)) {
-        mca_pml_tm_text_line(text, FAB_LOOK_PROBE == node->state.waits[0].what
+        mca_pml_tm_text_line(text, FAB_LOOK_PROBE == state->waits[0].what
                                        ? "            (in a loop: the call returns if there is "
                                          "none, and nothing was sent or received meanwhile)"
                                        : "            (the call may end without these)");
     }
+    if ('\0' != site[0]) {
+        mca_pml_tm_text_line(text, "    called at %s", site);
+    }
+    for (int i = 0; i < state->num_near; ++i) {
+        mca_pml_tm_text_line(
+            text, "    %s",
+            mca_pml_tm_wait_text(wait, &state->waits[state->num_waits + i], "nearly:"));
+    }
 }
-
-/* ---- messages that nearly fit ------------------------------------------- */
-
-typedef struct near {
-    mca_pml_tm_text_t *text; /* NULL: only count */
-    const mca_pml_tm_wait_t *wait;
-    const mca_pml_tm_comm_t *tmc; /* where the messages are */
-    bool is_same_comm;
-    int count;
-} near_t;
-
-/* Why the message does not fit; NULL: in too many ways. */
-static const char *why_not(const near_t *near, const mca_pml_tm_msg_t *msg)
-{
-    const bool is_source = FAB_LOOK_ANY == near->wait->peer || near->wait->peer == msg->peer->name;
-    const int32_t wanted = near->wait->tag, tag = mca_pml_tm_tag_tag(msg->hdr.tag);
-    const bool is_tag = OMPI_ANY_TAG == wanted ? tag >= 0 : wanted == tag;
-    const bool is_internal = wanted < 0 && OMPI_ANY_TAG != wanted;
-
-    if (near->is_same_comm && is_source && !is_tag && is_internal == (tag < 0)) {
-        return is_internal ? "another collective operation" : "another tag";
-    }
-    if (near->is_same_comm && !is_source && is_tag) {
-        return "another source";
-    }
-    return !near->is_same_comm && is_source && is_tag ? "another communicator" : NULL;
-}
-
-static bool look_at_msg(void *ctx, const fab_match_msg_t *match)
-{
-    near_t *near = ctx;
-    const mca_pml_tm_msg_t *msg = mca_pml_tm_msg_of((fab_match_msg_t *) match);
-    const char *why = why_not(near, msg);
-    char tag[PML_TM_TAG_SIZE];
-
-    if (NULL != why) {
-        if (NULL != near->text) {
-            mca_pml_tm_text_line(near->text, "    nearly: from rank %u, tag %s, %zu bytes, %s: %s",
-                                 rank_of(msg->peer->name),
-                                 mca_pml_tm_tag_text(tag, mca_pml_tm_tag_tag(msg->hdr.tag)),
-                                 msg->len, near->tmc->comm->c_name, why);
-        }
-        ++near->count;
-    }
-    return near->count < MAX_NEAR;
-}
-
-/* Unexpected messages here that nearly fit what this process waits for; returns how many. */
-static int look_for_near(mca_pml_tm_text_t *text)
-{
-    const mca_pml_tm_answer_t *state = &mca_pml_tm_node(0)->state;
-    near_t near = {.text = text, .wait = &state->waits[0]};
-
-    if (1 != state->num_waits ||
-        (FAB_LOOK_RECV != state->waits[0].what && FAB_LOOK_PROBE != state->waits[0].what)) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < mca_pml_tm.num_comms && near.count < MAX_NEAR; ++i) {
-        near.tmc = mca_pml_tm.comms[i];
-        if (NULL != near.tmc) {
-            near.is_same_comm = near.wait->context == near.tmc->context;
-            fab_match_visit_msgs(&near.tmc->match, look_at_msg, &near);
-        }
-    }
-    return near.count;
-}
-
-/* ---- a process that does not answer, of this user on this host ---------- */
 
 typedef struct search {
     uint64_t name;
@@ -199,8 +104,7 @@ static bool is_it(void *ctx, uint32_t pid, int fd, const fab_look_t *look)
     return 0 == search->pid;
 }
 
-/* What it shows (fab_look_read.h), and what the kernel says of it; nothing, if it is not found. */
-static void line_of_silent(mca_pml_tm_text_t *text, uint64_t name)
+void mca_pml_tm_hang_write_silent(mca_pml_tm_text_t *text, uint64_t name)
 {
     search_t search = {.name = name};
     char last[64] = "";
@@ -213,123 +117,141 @@ static void line_of_silent(mca_pml_tm_text_t *text, uint64_t name)
         snprintf(last, sizeof(last), "; it last waited in MPI %.1f s ago",
                  (double) (int64_t) (fab_now_ns() - search.look.status.seen_ns) / 1e9);
     }
-    mca_pml_tm_text_line(text, "    it is process %u (%s) of this host, which %s%s", search.pid,
-                         search.look.program,
+    mca_pml_tm_text_line(text, "  Rank %u is process %u (%s) of this host, which %s%s.",
+                         rank_of(name), search.pid, search.look.program,
                          fab_look_what_it_does(fab_look_process_state(search.pid)), last);
 }
 
 /* ---- for programs ------------------------------------------------------- */
 
-static void add_wait(mca_pml_tm_json_t *json, const mca_pml_tm_wait_t *wait)
+static void add_node(FILE *json, const mca_pml_tm_node_t *node)
 {
-    mca_pml_tm_json_open(json, NULL, "{}");
-    mca_pml_tm_json_text(json, "for", waits[wait->what].name);
-    mca_pml_tm_json_number(json, "rank",
-                           FAB_LOOK_ANY == wait->peer ? -1 : (long long) (uint32_t) wait->peer);
-    mca_pml_tm_json_number(json, "tag", wait->tag);
-    mca_pml_tm_json_number(json, "bytes", (long long) wait->bytes);
-    mca_pml_tm_json_text(json, "communicator", wait->comm);
-    mca_pml_tm_json_close(json, "{}");
-}
+    const mca_pml_tm_answer_t *state = &node->state;
 
-static void add_answer(mca_pml_tm_json_t *json, const mca_pml_tm_answer_t *state)
-{
-    mca_pml_tm_json_text(json, "host", state->host);
-    mca_pml_tm_json_number(json, "pid", state->pid);
-    mca_pml_tm_json_text(json, "call", state->call);
-    mca_pml_tm_json_seconds(json, "waited_s", state->waited_ms);
-    mca_pml_tm_json_open(json, "waits", "[]");
-    for (int i = 0; i < state->num_waits; ++i) {
-        add_wait(json, &state->waits[i]);
-    }
-    mca_pml_tm_json_close(json, "[]");
-    mca_pml_tm_json_number(json, "more_waits", state->more);
-}
-
-static void add_node(mca_pml_tm_json_t *json, const mca_pml_tm_node_t *node)
-{
-    mca_pml_tm_json_open(json, NULL, "{}");
-    mca_pml_tm_json_number(json, "rank", (uint32_t) node->name);
+    fprintf(json, "{\"rank\": %u, ", rank_of(node->name));
     mca_pml_tm_json_text(json, "status", statuses[node->status].name);
     if (node->next >= 0) {
-        mca_pml_tm_json_number(json, "waits_for",
-                               (uint32_t) mca_pml_tm_nodes.node[node->next].name);
+        fprintf(json, ", \"waits_for\": %u", rank_of(mca_pml_tm_node(node->next)->name));
     }
-    if (PML_TM_NODE_ANSWERED == node->status) {
-        add_answer(json, &node->state);
+    if (mca_pml_tm_node_answers(node)) {
+        fputs(", ", json);
+        mca_pml_tm_json_text(json, "host", state->host);
+        fprintf(json, ", \"pid\": %u, ", state->pid);
+        mca_pml_tm_json_text(json, "call", state->call);
+        fprintf(json, ", \"waited_s\": %.3f, \"more_waits\": %s, \"waits\": [",
+                state->waited_ms / 1000.0,
+                0 != (state->flags & PML_TM_STATE_MORE) ? "true" : "false");
+        for (int i = 0; i < state->num_waits + state->num_near; ++i) {
+            fputs(0 == i ? "" : ", ", json);
+            mca_pml_tm_wait_json(json, &state->waits[i]);
+        }
+        fputc(']', json);
     }
-    mca_pml_tm_json_close(json, "{}");
+    fputc('}', json);
 }
 
 /*
  * All processes that were asked, and what they wait for; the first is this one.  kind: "circle", or
- * what else was found; length: of the circle.  NULL: there is no params.report_file, or no memory.
+ * what else was found; length: of the circle.
  */
-static mca_pml_tm_json_t *write_json(const char *kind, int length)
+static void write_json(mca_pml_tm_json_t *json, const char *kind, int length)
 {
-    mca_pml_tm_json_t *json = mca_pml_tm_json_new();
-
-    if (NULL == json) {
-        return NULL;
+    if (!mca_pml_tm_json_open(json)) {
+        return;
     }
-    mca_pml_tm_json_text(json, "report", "wait");
-    mca_pml_tm_json_text(json, "kind", kind);
-    mca_pml_tm_json_number(json, "circle", length);
-    mca_pml_tm_json_open(json, "ranks", "[]");
+    fprintf(json->stream, "{\"report\": \"wait\", \"kind\": \"%s\", \"circle\": %d, \"ranks\": [",
+            kind, length);
     for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
-        add_node(json, &mca_pml_tm_nodes.node[i]);
+        fputs(0 == i ? "\n" : ",\n", json->stream);
+        add_node(json->stream, mca_pml_tm_node(i));
     }
-    mca_pml_tm_json_close(json, "[]");
-    return json;
+    fputs("]}\n", json->stream);
 }
 
-/* ---- the reports -------------------------------------------------------- */
+/* ---- advice ------------------------------------------------------------- */
 
-static double waited_s(void)
+/* A message of another tag or communicator: where nothing else can come, that is the mistake. */
+static bool advise_near(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
 {
-    return mca_pml_tm_node(0)->state.waited_ms / 1000.0;
-}
+    for (int i = 0; i < node->state.num_near; ++i) {
+        const fab_wait_t *near = &node->state.waits[node->state.num_waits + i];
 
-/* This process: its wait, where in the program, and what nearly fits. */
-static void lines_of_self(mca_pml_tm_text_t *text)
-{
-    char place[PML_TM_PLACE_SIZE];
-
-    lines_of_node(text, mca_pml_tm_node(0));
-    mca_pml_tm_state_place(place);
-    if ('\0' != place[0]) {
-        mca_pml_tm_text_line(text, "    called at %s", place);
-    }
-    (void) look_for_near(text);
-}
-
-/* Is every process of the circle from `at` on in such a wait? */
-static bool is_circle_of(int at, fab_look_wait_t what)
-{
-    int i = at;
-
-    do {
-        if (mca_pml_tm_node(i)->state.waits[0].what != what) {
-            return false;
+        if (FAB_NEAR_TAG == near->near || FAB_NEAR_COMM == near->near) {
+            mca_pml_tm_text_line(text,
+                                 "  For rank %u a message is there that differs only in the %s: "
+                                 "one of the two is wrong.",
+                                 rank_of(node->name), mca_pml_tm_near_text(near->near));
+            return true;
         }
-        i = mca_pml_tm_node(i)->next;
-    } while (i != at);
+    }
+    return false;
+}
+
+static bool is_collective(const mca_pml_tm_node_t *node)
+{
+    return node->state.waits[0].tag < 0 && OMPI_ANY_TAG != node->state.waits[0].tag;
+}
+
+/* One is in a collective operation, and the other in another call. */
+static bool advise_order(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node)
+{
+    const mca_pml_tm_node_t *other = mca_pml_tm_node(node->next);
+
+    if ((!is_collective(node) && !is_collective(other)) || '\0' == node->state.call[0] ||
+        '\0' == other->state.call[0] || 0 == strcmp(node->state.call, other->state.call)) {
+        return false;
+    }
+    mca_pml_tm_text_line(text, "  Rank %u is in %s, rank %u in %s: they call in different orders.",
+                         rank_of(node->name), node->state.call, rank_of(other->name),
+                         other->state.call);
     return true;
 }
 
-static void advise_circle(mca_pml_tm_text_t *text, int at)
+/* Does one process of this one's circle give a reason for this advice? */
+static bool is_advised(mca_pml_tm_text_t *text,
+                       bool (*advise)(mca_pml_tm_text_t *text, const mca_pml_tm_node_t *node))
 {
-    if (at == mca_pml_tm_node(at)->next) {
+    int at = 0;
+
+    do {
+        if (advise(text, mca_pml_tm_node(at))) {
+            return true;
+        }
+        at = mca_pml_tm_node(at)->next;
+    } while (0 != at);
+    return false;
+}
+
+/* Is every process of this one's circle in such a wait? */
+static bool is_circle_of(fab_look_wait_t what)
+{
+    int at = 0;
+
+    do {
+        if (mca_pml_tm_node(at)->state.waits[0].what != what) {
+            return false;
+        }
+        at = mca_pml_tm_node(at)->next;
+    } while (0 != at);
+    return true;
+}
+
+static void advise_circle(mca_pml_tm_text_t *text)
+{
+    if (is_advised(text, advise_near) || is_advised(text, advise_order)) {
+        return;
+    }
+    if (0 == mca_pml_tm_node(0)->next) {
         mca_pml_tm_text_line(text, "  No other rank can end this call: post the receive, or the "
                                    "non-blocking send, before it.");
-    } else if (is_circle_of(at, FAB_LOOK_MATCH)) {
+    } else if (is_circle_of(FAB_LOOK_MATCH)) {
         mca_pml_tm_text_line(text,
                              "  Each has the other's message and no receive for it. Messages above "
                              "%u bytes (pml_tm_eager_limit), and",
                              mca_pml_tm.eager_limit);
         mca_pml_tm_text_line(text, "  synchronous ones, wait for their receive, with every MPI: "
                                    "post the receives first, or use MPI_Sendrecv.");
-    } else if (is_circle_of(at, FAB_LOOK_RECV)) {
+    } else if (is_circle_of(FAB_LOOK_RECV)) {
         mca_pml_tm_text_line(text,
                              "  Each waits for a message before it sends one: let one of them "
                              "send first, or use MPI_Sendrecv.");
@@ -339,10 +261,20 @@ static void advise_circle(mca_pml_tm_text_t *text, int at)
     }
 }
 
-/* This process is in a circle, and the lowest in it. */
-static void lines_of_circle(mca_pml_tm_text_t *text, int length)
+/* ---- the reports -------------------------------------------------------- */
+
+/* Its first line: for what this process has waited. */
+static void line_of_head(mca_pml_tm_text_t *text, const char *for_what, bool is_by_signal)
 {
-    const unsigned rank = rank_of(mca_pml_tm_node(0)->name);
+    mca_pml_tm_text_line(
+        text, "pml tm: rank %u has waited for %.0f s%s%s:", rank_of(mca_pml_tm_node(0)->name),
+        mca_pml_tm_node(0)->state.waited_ms / 1000.0, for_what,
+        is_by_signal ? "" : " (pml_tm_report_after)");
+}
+
+/* This process is in a circle, and the lowest in it. */
+static void lines_of_circle(mca_pml_tm_text_t *text, int length, const char *site)
+{
     const char *unless = mca_pml_tm_node(0)->is_stuck ? ""
                                                       : ", unless other threads of theirs go on";
 
@@ -350,29 +282,30 @@ static void lines_of_circle(mca_pml_tm_text_t *text, int length)
         mca_pml_tm_text_line(text,
                              "pml tm: rank %u has waited for %.0f s, for itself%s "
                              "(pml_tm_report_after):",
-                             rank, waited_s(), unless);
+                             rank_of(mca_pml_tm_node(0)->name),
+                             mca_pml_tm_node(0)->state.waited_ms / 1000.0, unless);
     } else {
         mca_pml_tm_text_line(text,
                              "pml tm: %d ranks wait for each other%s; rank %u has waited for %.0f "
                              "s (pml_tm_report_after):",
-                             length, unless, rank, waited_s());
+                             length, unless, rank_of(mca_pml_tm_node(0)->name),
+                             mca_pml_tm_node(0)->state.waited_ms / 1000.0);
     }
-    lines_of_self(text);
+    lines_of_node(text, mca_pml_tm_node(0), site);
     for (int at = mca_pml_tm_node(0)->next; at != 0; at = mca_pml_tm_node(at)->next) {
-        lines_of_node(text, mca_pml_tm_node(at));
+        lines_of_node(text, mca_pml_tm_node(at), "");
     }
-    advise_circle(text, 0);
+    advise_circle(text);
 }
 
-/* The number of processes in this one's circle, if it is its lowest; 0: it is not. */
-static int circle_length(void)
+/* The number of processes in this one's circle; 0: it is in none. *is_lowest: it is its lowest. */
+static int circle_length(bool *is_lowest)
 {
     int length = 1, at = mca_pml_tm_node(0)->next;
 
+    *is_lowest = true;
     while (at > 0 && length <= mca_pml_tm_nodes.count) {
-        if (mca_pml_tm_node(at)->name < mca_pml_tm_node(0)->name) {
-            return 0;
-        }
+        *is_lowest &= mca_pml_tm_node(at)->name > mca_pml_tm_node(0)->name;
         ++length;
         at = mca_pml_tm_node(at)->next;
     }
@@ -409,67 +342,68 @@ static int count_waiting_for(int root, bool *is_lowest)
 }
 
 /* This process waits for one that is not stuck. */
-static bool lines_of_wait(mca_pml_tm_text_t *text, bool must_print, bool is_by_signal)
+static bool lines_of_wait(mca_pml_tm_hang_report_t *report, bool must_print, bool is_by_signal,
+                          const char *site)
 {
+    mca_pml_tm_text_t *text = report->text;
     const int root = mca_pml_tm_stuck_root(0);
     bool is_lowest = false;
     int waiting = root > 0 ? count_waiting_for(root, &is_lowest) : 0;
+    unsigned rank;
 
     if (!must_print && !(root > 0 && root == mca_pml_tm_node(0)->next && is_lowest)) {
         return false;
     }
-    mca_pml_tm_text_line(
-        text, "pml tm: rank %u has waited for %.0f s%s:", rank_of(mca_pml_tm_node(0)->name),
-        waited_s(), is_by_signal ? "" : " (pml_tm_report_after)");
-    lines_of_self(text);
-    if (root <= 0) {
-        return true;
-    }
-    lines_of_node(text, mca_pml_tm_node(root));
-    if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status) {
-        line_of_silent(text, mca_pml_tm_node(root)->name);
-    }
-    if (waiting > 1) {
-        mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",
-                             waiting, rank_of(mca_pml_tm_node(root)->name));
-    }
-    if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status && !is_by_signal) {
-        mca_pml_tm_text_line(text,
-                             "  If rank %u computes for so long, nothing is wrong: raise "
-                             "pml_tm_report_after.",
-                             rank_of(mca_pml_tm_node(root)->name));
+    line_of_head(text, "", is_by_signal);
+    lines_of_node(text, mca_pml_tm_node(0), site);
+    if (root > 0) {
+        rank = rank_of(mca_pml_tm_node(root)->name);
+        lines_of_node(text, mca_pml_tm_node(root), "");
+        if (waiting > 1) {
+            mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",
+                                 waiting, rank);
+        }
+        if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status) {
+            report->silent = mca_pml_tm_node(root)->name;
+            if (!is_by_signal) {
+                mca_pml_tm_text_line(text,
+                                     "  If rank %u computes for so long, nothing is wrong: raise "
+                                     "pml_tm_report_after.",
+                                     rank);
+            }
+        }
     }
     return true;
 }
 
-mca_pml_tm_hang_report_t mca_pml_tm_hang_write(bool is_by_signal)
+void mca_pml_tm_hang_write(mca_pml_tm_hang_report_t *report, bool is_by_signal, const char *site)
 {
-    mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
-    const bool must_print = is_by_signal || look_for_near(NULL) > 0;
+    const bool must_print = is_by_signal || mca_pml_tm_node(0)->state.num_near > 0;
     const bool is_stuck = mca_pml_tm_node(0)->is_stuck;
+    bool is_lowest = false;
     const char *kind = NULL;
     int length;
 
-    if (NULL == text) {
-        return (mca_pml_tm_hang_report_t){NULL, NULL};
+    *report = (mca_pml_tm_hang_report_t){.text = mca_pml_tm_text_new(MAX_LINES),
+                                         .silent = FAB_LOOK_ANY};
+    if (NULL == report->text) {
+        return;
     }
-    length = is_stuck || is_circle_of_threads() ? circle_length() : 0;
-    if (length > 0) {
-        lines_of_circle(text, length);
+    length = is_stuck || is_circle_of_threads() ? circle_length(&is_lowest) : 0;
+    if (length > 0 && is_lowest) {
+        lines_of_circle(report->text, length, site);
         kind = is_stuck ? "circle" : "circle of threads";
-    } else if (is_stuck && must_print) {
-        mca_pml_tm_text_line(text,
-                             "pml tm: rank %u has waited for %.0f s, for ranks that wait for each "
-                             "other:",
-                             rank_of(mca_pml_tm_node(0)->name), waited_s());
-        lines_of_self(text);
+    } else if (is_stuck && (is_by_signal || (must_print && 0 == length))) {
+        line_of_head(report->text, ", for ranks that wait for each other", is_by_signal);
+        lines_of_node(report->text, mca_pml_tm_node(0), site);
         kind = "behind a circle";
-    } else if (!is_stuck && lines_of_wait(text, must_print, is_by_signal)) {
+    } else if (!is_stuck && lines_of_wait(report, must_print, is_by_signal, site)) {
         kind = "wait";
     }
     if (NULL == kind) {
-        free(text);
-        return (mca_pml_tm_hang_report_t){NULL, NULL};
+        free(report->text);
+        report->text = NULL;
+    } else {
+        write_json(&report->json, kind, is_lowest ? length : 0);
     }
-    return (mca_pml_tm_hang_report_t){text, write_json(kind, length)};
 }

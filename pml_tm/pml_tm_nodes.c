@@ -102,14 +102,19 @@ bool mca_pml_tm_ask_is_open(uint64_t now_ns)
 
 static bool is_valid(mca_pml_tm_answer_t *state)
 {
-    if (state->num_waits > PML_TM_STATE_MAX_WAITS || 0 != (state->flags & ~PML_TM_STATE_ALL)) {
+    if (state->num_waits > PML_TM_STATE_MAX_WAITS ||
+        state->num_near > PML_TM_STATE_MAX_WAITS - state->num_waits ||
+        0 != (state->flags & ~PML_TM_STATE_ALL)) {
         return false;
     }
     fab_look_clean(state->call, sizeof(state->call));
     fab_look_clean(state->host, sizeof(state->host));
-    for (int i = 0; i < state->num_waits; ++i) {
-        fab_look_clean(state->waits[i].comm, sizeof(state->waits[i].comm));
-        if (state->waits[i].what < FAB_LOOK_RECV || state->waits[i].what > FAB_LOOK_ARRIVING) {
+    for (int i = 0; i < state->num_waits + state->num_near; ++i) {
+        const fab_wait_t *wait = &state->waits[i];
+        const bool is_near = FAB_LOOK_MESSAGE == wait->what && FAB_NEAR_NOT != wait->near;
+        const bool is_wait = wait->what <= FAB_LOOK_ARRIVING && FAB_NEAR_NOT == wait->near;
+
+        if (!fab_look_is_wait(&state->waits[i]) || !(i < state->num_waits ? is_wait : is_near)) {
             return false;
         }
     }
@@ -183,10 +188,10 @@ void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state)
 static bool for_each_peer(const mca_pml_tm_node_t *node, void (*fn)(void *ctx, uint64_t name),
                           void *ctx)
 {
-    bool is_complete = 0 == node->state.more;
+    bool is_complete = 0 == (node->state.flags & PML_TM_STATE_MORE);
 
     for (int i = 0; i < node->state.num_waits; ++i) {
-        const mca_pml_tm_wait_t *wait = &node->state.waits[i];
+        const fab_wait_t *wait = &node->state.waits[i];
         const mca_pml_tm_comm_t *tmc = mca_pml_tm_state_comm(wait);
 
         if (FAB_LOOK_ANY != wait->peer) {

@@ -107,7 +107,7 @@ static const fab_param_t rows[] = {
     {
         FAB_PARAM(mca_pml_tm_params_t, report, INT, 3),
         FAB_PARAM_NUMBER(0, 0, 1),
-        .help = "1: MPI_Finalize prints one page for the job: how its messages went, how long it "
+        .help = "1: MPI_Finalize prints one table for the job: how its messages went, how long it "
                 "waited, and what could be done to make it faster. Give all processes the same "
                 "value.",
     },

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One page for the job at its end (params.report): how its messages went, how long it waited, what
- * was refused, and what could be done about it.
+ * One table for the job at its end (params.report): how its messages went, how long it waited, what
+ * was refused; and what could be done about it.
  *
- * Each process of MPI_COMM_WORLD sends the sum of its own numbers and those of its children to its
- * parent in a binomial tree, by active messages: a collective operation may be what hangs.  Who
+ * Each process of MPI_COMM_WORLD sends the numbers of its own and of its children to its parent in
+ * a binomial tree, by active messages: a collective operation may be what hangs.  A process that
  * does not send within some seconds is left out, and counted.
  */
 #include "pml_tm_entry.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_counters.h"
 
-#include "pml_tm_advice.h"
 #include "pml_tm_comm.h"
 #include "pml_tm_idle.h"
 #include "pml_tm_peer.h"
@@ -23,118 +23,131 @@
 #include "pml_tm_text.h"
 
 enum {
-    MAX_LINES = 60,
-    MAX_TO_DO = 5,
+    MAX_LINES = 100,
     WAIT_NS = 2000000000, /* for the children */
+    MANY = 1000,          /* below which a share of messages, or of milliseconds, says nothing */
 };
 
-_Static_assert((int) PML_TM_REPORT_REASONS == (int) FAB_OFFLOAD_REASON_MAX,
-               "all reasons are in the report");
-_Static_assert(PML_TM_REPORT_WORDS * sizeof(uint64_t) <= 256, "fab_post() takes them");
+/* Rows that others refer to; those before COUNTERS are calculated. */
+enum {
+    WAITING,   /* ms in calls, without the first 20 us or so of each */
+    COMPUTING, /* all other ms */
+    SENT,
+    ANNOUNCED,
+    RECEIVED,
+    CROWDED, /* processes poll that share their processors */
+    BY,      /* of each provider: messages, bytes */
+    COUNTERS = BY + 2 * FAB_MAX_PROVIDERS,
+    NO_GET = COUNTERS,
+    RING_FULL,
+};
 
-/* Of this process and, later, of those below it in the tree.  Lock: the fabric's. */
-static uint64_t total[PML_TM_REPORT_VALUES];
+/* Advice is due if there is any, or more than `percent` of another row. */
+static const struct {
+    const char *name;
+    const unsigned long long *counter;
+    const char *advice;
+    unsigned needs; /* another row that must not be 0, or the first */
+    unsigned of, percent;
+} rows[] = {
+    [WAITING] = {"waiting_ms"},
+    [COMPUTING] = {"computing_ms", .advice = "one rank computes for far longer than the others, "
+                                             "which wait: give it less to do (computing_ms)"},
+    [SENT] = {"sent"},
+    [ANNOUNCED] = {"announced"},
+    [RECEIVED] = {"received"},
+    [CROWDED] = {"crowded", .advice = "processes poll that share their processors: leave "
+                                      "pml_tm_wait at auto"},
+#define PML(name) #name, &mca_pml_tm.counters.name
+#define FAB(name) #name, &fab_counters.name
+    [NO_GET] = {PML(pipeline_no_get)},
+    [RING_FULL] = {FAB(shm_ring_full)},
+    {PML(streamed)},
+    {PML(rndv_get_bytes)},
+    {PML(rndv_pipeline_bytes)},
+    {PML(unexpected),
+     .advice = "more than a fifth of the messages came before their receive: post receives earlier",
+     .of = RECEIVED, .percent = 20},
+    {PML(queued_sends),
+     .advice = "more than one send in twenty found no room: a larger pml_tm_shm_ring_size takes "
+               "longer bursts (queued_sends)",
+     .needs = RING_FULL, .of = SENT, .percent = 5},
+    {PML(held_sends),
+     .advice = "senders were held back, their receivers were short of memory: post "
+               "receives earlier, or raise pml_tm_unexpected_max (held_sends)"},
+    {FAB(shm_cma_refused),
+     .advice = "the kernel does not let ranks of a host read each other's memory, long messages "
+               "were copied twice: doc/troubleshooting.md (shm_cma_refused)",
+     .needs = NO_GET},
+    {FAB(verbs_locked_memory),
+     .advice = "locked memory was used up: raise ulimit -l (verbs_locked_memory)"},
+    {FAB(tcp_strangers),
+     .advice = "a process of no rank connected to the job's TCP ports: name its "
+               "network in pml_tm_tcp_if_include (tcp_strangers)"},
+    {FAB(tcp_links_failed),
+     .advice = "some TCP connections for long messages could not be made: raise ulimit -n, or "
+               "lower pml_tm_tcp_links (tcp_links_failed)"},
+    {FAB(peers_moved), .advice = "a network could not connect some ranks, which used another: "
+                                 "--mca pml_tm_verbose 1 says why (peers_moved)"},
+#undef PML
+#undef FAB
+    {"ranks"}, /* each has 1; travels last */
+};
+
+enum { ROWS = sizeof(rows) / sizeof(rows[0]), RANKS = ROWS - 1, WORDS = 2 * ROWS };
+
+_Static_assert(PML_TM_REPORT_WORDS * sizeof(uint64_t) <= 256, "fab_post() takes them");
 
 /* ---- the numbers -------------------------------------------------------- */
 
-static const struct {
-    unsigned bits; /* messages below 1 << bits bytes */
-    const char *name;
-    const char *json; /* for programs */
-} sizes[PML_TM_REPORT_SIZES] = {
-    {6, "below 64 bytes", "below_64"}, {10, "1 KiB", "below_1_KiB"}, {14, "16 KiB", "below_16_KiB"},
-    {18, "256 KiB", "below_256_KiB"},  {64, "longer", "longer"},
-};
+/*
+ * Of each row, over this process and, later, those below it in the tree: the sum, and the largest
+ * number of a rank, 40 bits, above that rank, 24 bits.  Lock: the fabric's.
+ */
+static uint64_t total[ROWS][2];
 
-static void add(unsigned which, uint64_t value)
+enum { RANK_BITS = 24, RANK_MASK = (1 << RANK_BITS) - 1 };
+
+static void add_word(size_t at, uint64_t word)
 {
-    mca_pml_tm_report_add(total, which, value);
+    uint64_t *to = &total[at / 2][at % 2];
+
+    *to = 0 == at % 2 ? *to + word : *to > word ? *to : word;
 }
 
-static void add_messages(void)
+static void add(size_t row, uint64_t number)
+{
+    const uint64_t limit = UINT64_MAX >> RANK_BITS;
+
+    add_word(2 * row, number);
+    add_word(2 * row + 1, (number < limit ? number : limit) << RANK_BITS |
+                              (OMPI_PROC_MY_NAME->vpid & RANK_MASK));
+}
+
+static void add_own(void)
 {
     const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
+    const uint64_t waited_ms = mca_pml_tm_hang_waited() / 1000000;
+    const uint64_t run_ms = (fab_now_ns() - mca_pml_tm.begin_ns) / 1000000;
+    const uint64_t announced = mca_pml_tm_sent_by(PML_TM_SENT_RNDV);
 
-    add(PML_TM_REPORT_EAGER, mca_pml_tm_sent_by(PML_TM_SENT_EAGER) +
-                                 mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) - c->streamed);
-    add(PML_TM_REPORT_STREAMED, c->streamed);
-    add(PML_TM_REPORT_RNDV, mca_pml_tm_sent_by(PML_TM_SENT_RNDV));
-    add(PML_TM_REPORT_GET_BYTES, c->rndv_get_bytes);
-    add(PML_TM_REPORT_PIPELINE_BYTES, c->rndv_pipeline_bytes);
-    add(PML_TM_REPORT_EXPECTED, c->expected);
-    add(PML_TM_REPORT_UNEXPECTED, c->unexpected);
-    add(PML_TM_REPORT_QUEUED, c->queued_sends);
-    add(PML_TM_REPORT_RING_FULL, fab_counters.shm_ring_full);
-    add(PML_TM_REPORT_HELD, c->held_sends);
-    add(PML_TM_REPORT_NO_GET, c->pipeline_no_get);
-}
-
-static void add_refusals(void)
-{
-    const fab_counters_t *c = &fab_counters;
-
-    add(PML_TM_REPORT_CMA_REFUSED, c->shm_cma_refused);
-    add(PML_TM_REPORT_LOCKED_MEMORY, c->verbs_locked_memory);
-    add(PML_TM_REPORT_UNREGISTRABLE, c->verbs_unregistrable + c->ofi_unregistrable);
-    add(PML_TM_REPORT_REFUSED, c->verbs_refused + c->ofi_refused + c->tcp_refused);
-    add(PML_TM_REPORT_STRANGERS, c->tcp_strangers);
-    add(PML_TM_REPORT_LINKS_FAILED, c->tcp_links_failed);
-    add(PML_TM_REPORT_MOVED, c->peers_moved);
-    add(PML_TM_REPORT_CROWDED, mca_pml_tm_is_crowd_polling());
-    for (unsigned i = 0; i < PML_TM_REPORT_REASONS; ++i) {
-        add(PML_TM_REPORT_LISTED + i, mca_pml_tm.offload.counters.reason[i]);
-    }
-}
-
-/* The size that a message of this class (pml_tm_sent.h) counts as. */
-static unsigned size_of(unsigned class)
-{
-    unsigned size = 0;
-
-    while (class >= sizes[size].bits) {
-        ++size;
-    }
-    return size;
-}
-
-static void add_way(unsigned provider)
-{
-    const unsigned first = PML_TM_REPORT_WAYS + provider * (PML_TM_REPORT_SIZES + 1);
-    mca_pml_tm_sent_t sent = {.bytes = 0};
-
-    mca_pml_tm_sent_through(provider, &sent);
-    for (unsigned i = 0; i < PML_TM_SIZE_CLASSES; ++i) {
-        add(first + size_of(i), sent.messages[i]);
-    }
-    add(first + PML_TM_REPORT_SIZES, sent.bytes);
-}
-
-static void add_time(uint32_t rank)
-{
-    uint64_t for_ns;
-    uint32_t for_rank;
-    const uint64_t waited_ms = mca_pml_tm_hang_waited(&for_ns, &for_rank) / 1000000;
-
-    add(PML_TM_REPORT_WAITED_MS, waited_ms);
-    add(PML_TM_REPORT_RUN_MS, (fab_now_ns() - mca_pml_tm.begin_ns) / 1000000);
-    add(PML_TM_REPORT_WAITED_MOST, mca_pml_tm_ranked(waited_ms, rank));
-    add(PML_TM_REPORT_WAITED_FOR, mca_pml_tm_ranked(for_ns / 1000000, for_rank));
-}
-
-static void add_own(uint32_t rank)
-{
-    uint32_t posted_max, unexp_max;
-
-    add_messages();
-    add_refusals();
+    add(WAITING, waited_ms);
+    add(COMPUTING, run_ms > waited_ms ? run_ms - waited_ms : 0);
+    add(SENT, mca_pml_tm_sent_by(PML_TM_SENT_EAGER) + mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) +
+                  announced);
+    add(ANNOUNCED, announced);
+    add(RECEIVED, c->expected + c->unexpected);
+    add(CROWDED, mca_pml_tm_is_crowd_polling());
     for (unsigned i = 0; NULL != fab_provider_name(i); ++i) {
-        add_way(i);
+        mca_pml_tm_sent_t sent = {.bytes = 0};
+
+        add(BY + 2 * i, mca_pml_tm_sent_through(i, &sent));
+        add(BY + 2 * i + 1, sent.bytes);
     }
-    add_time(rank);
-    mca_pml_tm_comm_depths(&posted_max, &unexp_max);
-    add(PML_TM_REPORT_POSTED_MAX, mca_pml_tm_ranked(posted_max, rank));
-    add(PML_TM_REPORT_UNEXP_MAX, mca_pml_tm_ranked(unexp_max, rank));
-    add(PML_TM_REPORT_RANKS, 1);
+    for (unsigned row = COUNTERS; row < RANKS; ++row) {
+        add(row, *rows[row].counter);
+    }
+    add(RANKS, 1);
 }
 
 void mca_pml_tm_report_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
@@ -144,141 +157,85 @@ void mca_pml_tm_report_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     uint64_t values[PML_TM_REPORT_WORDS];
 
     (void) ctx;
-    if (0 != len % sizeof(uint64_t) || words > PML_TM_REPORT_WORDS ||
-        hdr.tag > PML_TM_REPORT_VALUES || words > PML_TM_REPORT_VALUES - hdr.tag) {
+    if (0 != len % sizeof(uint64_t) || words > PML_TM_REPORT_WORDS || hdr.tag > WORDS ||
+        words > WORDS - hdr.tag) {
         mca_pml_tm_bad_message(peer, "report: its length or place");
         return;
     }
     memcpy(values, data, len); /* another process may still write it */
     for (size_t i = 0; i < words; ++i) {
-        add((unsigned) hdr.tag + (unsigned) i, values[i]);
+        add_word(hdr.tag + i, values[i]);
     }
 }
 
-/* ---- the page ----------------------------------------------------------- */
+/* ---- the table, for people and for programs ------------------------------ */
 
-static double gb(uint64_t bytes)
+/* One rank computes for twice as long as the others on average, and these wait for a tenth. */
+static bool is_one_late(void)
 {
-    return (double) bytes / 1e9;
+    const uint64_t waiting = total[WAITING][0], all = total[COMPUTING][0];
+    const uint64_t most = total[COMPUTING][1] >> RANK_BITS;
+
+    return waiting >= MANY && 10 * waiting > all && most * (total[RANKS][0] - 1) > 2 * (all - most);
 }
 
-static void line_of_way(mca_pml_tm_text_t *text, unsigned provider)
+static bool is_advised(unsigned row)
 {
-    const uint64_t *way = &total[PML_TM_REPORT_WAYS + provider * (PML_TM_REPORT_SIZES + 1)];
-    char buf[256] = "";
-    uint64_t all = 0;
-    size_t len = 0;
+    const uint64_t number = total[row][0], all = total[rows[row].of][0];
 
-    for (unsigned i = 0; i < PML_TM_REPORT_SIZES; ++i) {
-        all += way[i];
+    if (NULL == rows[row].advice || 0 == number ||
+        0 == total[0 == rows[row].needs ? row : rows[row].needs][0]) {
+        return false;
     }
-    for (unsigned i = 0; i < PML_TM_REPORT_SIZES && len < sizeof(buf); ++i) {
-        if (0 != way[i]) {
-            len += (size_t) snprintf(buf + len, sizeof(buf) - len, "%s %.0f %% %s",
-                                     0 == len ? ":" : ",", mca_pml_tm_share(way[i], all),
-                                     sizes[i].name);
+    return COMPUTING == row
+               ? is_one_late()
+               : 0 == rows[row].percent || (all >= MANY && 100 * number > rows[row].percent * all);
+}
+
+static void write_row(mca_pml_tm_text_t *text, FILE *json, unsigned row)
+{
+    const unsigned long long sum = total[row][0], most = total[row][1] >> RANK_BITS;
+    const unsigned rank = (unsigned) (total[row][1] & RANK_MASK);
+    char name[64];
+
+    if (row < BY || row >= COUNTERS) {
+        snprintf(name, sizeof(name), "%s", rows[row].name);
+    } else {
+        snprintf(name, sizeof(name), "%s_%s", fab_provider_name((row - BY) / 2),
+                 0 == (row - BY) % 2 ? "messages" : "bytes");
+    }
+    mca_pml_tm_text_line(text, "  %-20s %16llu %16llu  (rank %u)", name, sum, most, rank);
+    fprintf(json, "\"%s\": {\"sum\": %llu, \"most\": %llu, \"rank\": %u},\n", name, sum, most,
+            rank);
+}
+
+/* Rows that are 0 in all ranks are left out. */
+static void write_all(mca_pml_tm_text_t *text, FILE *json, uint32_t size)
+{
+    const unsigned ranks = (unsigned) total[RANKS][0];
+    const double run_ms = (double) (total[WAITING][0] + total[COMPUTING][0]) + 1e-3;
+    int count = 0;
+
+    mca_pml_tm_text_line(text, "pml tm: %u ranks, %.1f s, %.0f %% of it waiting (pml_tm_report)",
+                         ranks, run_ms / ranks / 1e3, 100.0 * (double) total[WAITING][0] / run_ms);
+    if (ranks != size) {
+        mca_pml_tm_text_line(text, "  (%u ranks did not send their numbers in time)", size - ranks);
+    }
+    mca_pml_tm_text_line(text, "  %-20s %16s %16s", "", "all ranks", "most in a rank");
+    fprintf(json, "{\"report\": \"end\", \"ranks\": %u, \"ranks_in_it\": %u,\n", size, ranks);
+    for (unsigned row = 0; row < RANKS; ++row) {
+        if (0 != total[row][0]) {
+            write_row(text, json, row);
         }
     }
-    if (0 != all) {
-        mca_pml_tm_text_line(text, "  by %-11s %llu (%.0f %%), %.3f GB%s",
-                             fab_provider_name(provider), (unsigned long long) all,
-                             mca_pml_tm_share(all, mca_pml_tm_report_sent(total)),
-                             gb(way[PML_TM_REPORT_SIZES]), buf);
-    }
-}
-
-static void line_of_depth(mca_pml_tm_text_t *text, unsigned which, const char *what)
-{
-    if (0 != mca_pml_tm_ranked_number(total[which])) {
-        mca_pml_tm_text_line(text, "                 at most %llu %s%s at once (rank %u)",
-                             (unsigned long long) mca_pml_tm_ranked_number(total[which]), what,
-                             1 == mca_pml_tm_ranked_number(total[which]) ? "" : "s",
-                             mca_pml_tm_ranked_rank(total[which]));
-    }
-}
-
-static void lines_of_messages(mca_pml_tm_text_t *text)
-{
-    const uint64_t sent = mca_pml_tm_report_sent(total);
-    const uint64_t received = total[PML_TM_REPORT_EXPECTED] + total[PML_TM_REPORT_UNEXPECTED];
-
-    mca_pml_tm_text_line(text,
-                         "  messages sent  %llu: %.0f %% with their data, %.0f %% streamed, "
-                         "%.0f %% announced",
-                         (unsigned long long) sent,
-                         mca_pml_tm_share(total[PML_TM_REPORT_EAGER], sent),
-                         mca_pml_tm_share(total[PML_TM_REPORT_STREAMED], sent),
-                         mca_pml_tm_share(total[PML_TM_REPORT_RNDV], sent));
-    for (unsigned i = 0; NULL != fab_provider_name(i); ++i) {
-        line_of_way(text, i);
-    }
-    mca_pml_tm_text_line(
-        text,
-        "  announced      %.3f GB read directly (one copy), %.3f GB in fragments (two copies "
-        "or more)",
-        gb(total[PML_TM_REPORT_GET_BYTES]), gb(total[PML_TM_REPORT_PIPELINE_BYTES]));
-    mca_pml_tm_text_line(text, "  unexpected     %.0f %% came before their receive",
-                         mca_pml_tm_share(total[PML_TM_REPORT_UNEXPECTED], received));
-    line_of_depth(text, PML_TM_REPORT_UNEXP_MAX, "unexpected message");
-    line_of_depth(text, PML_TM_REPORT_POSTED_MAX, "posted receive");
-}
-
-static void lines_of_time(mca_pml_tm_text_t *text)
-{
-    const uint64_t waited = total[PML_TM_REPORT_WAITED_MS], run = total[PML_TM_REPORT_RUN_MS];
-    const uint64_t most = total[PML_TM_REPORT_WAITED_MOST];
-    const uint64_t for_one = total[PML_TM_REPORT_WAITED_FOR];
-
-    mca_pml_tm_text_line(
-        text, "  waiting        %.0f %% of the time on average, %.0f %% in rank %u",
-        mca_pml_tm_share(waited, run),
-        mca_pml_tm_share(mca_pml_tm_ranked_number(most) * total[PML_TM_REPORT_RANKS], run),
-        mca_pml_tm_ranked_rank(most));
-    if (0 != mca_pml_tm_ranked_number(for_one)) {
-        mca_pml_tm_text_line(text, "                 at least %.0f %% of that for rank %u",
-                             mca_pml_tm_share(mca_pml_tm_ranked_number(for_one), waited),
-                             mca_pml_tm_ranked_rank(for_one));
-    }
-}
-
-/* Numbers that stand as they are in the report for programs. */
-static const struct {
-    unsigned which;
-    const char *name;
-    const char *refused; /* what was refused, for people; NULL: nothing was */
-} sums[] = {
-    {PML_TM_REPORT_EAGER, "eager", NULL},
-    {PML_TM_REPORT_STREAMED, "streamed", NULL},
-    {PML_TM_REPORT_RNDV, "announced", NULL},
-    {PML_TM_REPORT_GET_BYTES, "bytes_read", NULL},
-    {PML_TM_REPORT_PIPELINE_BYTES, "bytes_in_pieces", NULL},
-    {PML_TM_REPORT_EXPECTED, "expected", NULL},
-    {PML_TM_REPORT_UNEXPECTED, "unexpected", NULL},
-    {PML_TM_REPORT_QUEUED, "queued_sends", NULL},
-    {PML_TM_REPORT_HELD, "held_sends", NULL},
-    {PML_TM_REPORT_CMA_REFUSED, "shm_cma_refused",
-     "ranks whose memory the kernel did not let another read"},
-    {PML_TM_REPORT_LOCKED_MEMORY, "verbs_locked_memory",
-     "registrations: locked memory was used up"},
-    {PML_TM_REPORT_UNREGISTRABLE, "unregistrable", "registrations that the device did not make"},
-    {PML_TM_REPORT_REFUSED, "refused", "requests to connect"},
-    {PML_TM_REPORT_STRANGERS, "tcp_strangers", "connections of processes that are not of the job"},
-    {PML_TM_REPORT_LINKS_FAILED, "tcp_links_failed", "further connections by TCP"},
-    {PML_TM_REPORT_MOVED, "peers_moved", "ranks that the first network did not reach"},
-};
-
-/* What was refused, and why, as far as there is a counter; the table of paths says the rest. */
-static void lines_of_refusals(mca_pml_tm_text_t *text)
-{
-    const char *name = "refused";
-
-    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-        if (NULL != sums[i].refused && 0 != total[sums[i].which]) {
-            mca_pml_tm_text_line(text, "  %-14s %s: %llu", name, sums[i].refused,
-                                 (unsigned long long) total[sums[i].which]);
-            name = "";
+    fputs("\"to_do\": [", json);
+    for (unsigned row = 0; row < RANKS; ++row) {
+        if (is_advised(row)) {
+            mca_pml_tm_text_line(text, "  Advice: %s", rows[row].advice);
+            fprintf(json, "%s\"%s\"", 0 == count++ ? "" : ", ", rows[row].advice);
         }
     }
+    fputs("]}\n", json);
 }
 
 /* The table of paths, as it is now that they were used. */
@@ -296,106 +253,22 @@ static void lines_of_paths(mca_pml_tm_text_t *text)
     }
 }
 
-static void lines_to_do(mca_pml_tm_text_t *text)
-{
-    char advice[MAX_TO_DO][PML_TM_ADVICE_SIZE];
-    const int count = mca_pml_tm_advise(total, MAX_TO_DO, advice);
-
-    for (int i = 0; i < count; ++i) {
-        mca_pml_tm_text_line(text, "  %-14s %s", 0 == i ? "Advice" : "", advice[i]);
-    }
-    if (0 == count) {
-        mca_pml_tm_text_line(text, "  Advice         none");
-    }
-}
-
-/* ---- the same for programs ---------------------------------------------- */
-
-static void add_json_ways(mca_pml_tm_json_t *json)
-{
-    mca_pml_tm_json_open(json, "by", "{}");
-    for (unsigned p = 0; NULL != fab_provider_name(p); ++p) {
-        const uint64_t *way = &total[PML_TM_REPORT_WAYS + p * (PML_TM_REPORT_SIZES + 1)];
-
-        mca_pml_tm_json_open(json, fab_provider_name(p), "{}");
-        for (unsigned i = 0; i < PML_TM_REPORT_SIZES; ++i) {
-            mca_pml_tm_json_number(json, sizes[i].json, (long long) way[i]);
-        }
-        mca_pml_tm_json_number(json, "bytes", (long long) way[PML_TM_REPORT_SIZES]);
-        mca_pml_tm_json_close(json, "{}");
-    }
-    mca_pml_tm_json_close(json, "{}");
-}
-
-/* A number and its rank. */
-static void add_json_ranked(mca_pml_tm_json_t *json, const char *name, unsigned which)
-{
-    mca_pml_tm_json_open(json, name, "{}");
-    mca_pml_tm_json_number(json, "number", (long long) mca_pml_tm_ranked_number(total[which]));
-    mca_pml_tm_json_number(json, "rank", mca_pml_tm_ranked_rank(total[which]));
-    mca_pml_tm_json_close(json, "{}");
-}
-
-static void write_json(uint32_t size)
-{
-    mca_pml_tm_json_t *json = mca_pml_tm_json_new();
-    char advice[MAX_TO_DO][PML_TM_ADVICE_SIZE];
-    const int count = mca_pml_tm_advise(total, MAX_TO_DO, advice);
-
-    if (NULL == json) {
-        return;
-    }
-    mca_pml_tm_json_text(json, "report", "end");
-    mca_pml_tm_json_number(json, "ranks", size);
-    mca_pml_tm_json_number(json, "ranks_in_it", (long long) total[PML_TM_REPORT_RANKS]);
-    mca_pml_tm_json_seconds(json, "run_s", total[PML_TM_REPORT_RUN_MS]);
-    mca_pml_tm_json_seconds(json, "waited_s", total[PML_TM_REPORT_WAITED_MS]);
-    add_json_ranked(json, "waited_most_ms", PML_TM_REPORT_WAITED_MOST);
-    add_json_ranked(json, "waited_for_ms", PML_TM_REPORT_WAITED_FOR);
-    add_json_ranked(json, "posted_max", PML_TM_REPORT_POSTED_MAX);
-    add_json_ranked(json, "unexpected_max", PML_TM_REPORT_UNEXP_MAX);
-    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); ++i) {
-        mca_pml_tm_json_number(json, sums[i].name, (long long) total[sums[i].which]);
-    }
-    add_json_ways(json);
-    mca_pml_tm_json_open(json, "to_do", "[]");
-    for (int i = 0; i < count; ++i) {
-        mca_pml_tm_json_text(json, NULL, advice[i]);
-    }
-    mca_pml_tm_json_close(json, "[]");
-    mca_pml_tm_json_write(json, "end");
-}
-
 static void print(uint32_t size)
 {
-    const unsigned ranks = (unsigned) total[PML_TM_REPORT_RANKS];
     mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
+    mca_pml_tm_json_t json;
 
-    if (NULL == text) {
-        return;
+    if (NULL != text && mca_pml_tm_json_open(&json)) {
+        write_all(text, json.stream, size);
+        lines_of_paths(text);
+        mca_pml_tm_json_write(&json, "end");
+        mca_pml_tm_text_print(text);
+        text = NULL;
     }
-    mca_pml_tm_text_line(text, "pml tm: %u ranks, %.1f s (pml_tm_report)", ranks,
-                         (double) total[PML_TM_REPORT_RUN_MS] / ranks / 1e3);
-    if (ranks != size) {
-        mca_pml_tm_text_line(text, "  (%u ranks did not send their numbers in time)", size - ranks);
-    }
-    lines_of_time(text);
-    lines_of_messages(text);
-    lines_of_refusals(text);
-    lines_to_do(text);
-    lines_of_paths(text);
-    mca_pml_tm_text_print(text);
+    free(text);
 }
 
 /* ---- the tree ----------------------------------------------------------- */
-
-/* The number of ranks in the subtree of a rank of `size`, itself included. */
-static uint32_t subtree(uint32_t rank, uint32_t size)
-{
-    const uint32_t low = 0 == rank ? size : rank & -rank; /* its lowest bit */
-
-    return size - rank < low ? size - rank : low;
-}
 
 static void send_up(ompi_communicator_t *world, uint32_t rank)
 {
@@ -404,44 +277,41 @@ static void send_up(ompi_communicator_t *world, uint32_t rank)
 
     if (NULL != peer) {
         fab_lock(mca_pml_tm.fab);
-        for (unsigned i = 0; i < PML_TM_REPORT_VALUES; i += PML_TM_REPORT_WORDS) {
-            const size_t left = PML_TM_REPORT_VALUES - i;
+        for (unsigned i = 0; i < WORDS; i += PML_TM_REPORT_WORDS) {
+            const size_t left = WORDS - i;
 
-            mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_REPORT, i, 0), &total[i],
+            mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_REPORT, i, 0), &total[0][0] + i,
                               (left < PML_TM_REPORT_WORDS ? left : PML_TM_REPORT_WORDS) *
-                                  sizeof(total[0]));
+                                  sizeof(uint64_t));
         }
         fab_unlock(mca_pml_tm.fab);
     }
-}
-
-static bool has_all(uint32_t wanted)
-{
-    bool has;
-
-    fab_lock(mca_pml_tm.fab);
-    has = total[PML_TM_REPORT_RANKS] >= wanted;
-    fab_unlock(mca_pml_tm.fab);
-    return has;
 }
 
 void mca_pml_tm_report_end(ompi_communicator_t *world)
 {
     const uint32_t size = (uint32_t) ompi_comm_size(world);
     const uint32_t rank = (uint32_t) ompi_comm_rank(world);
-    const uint32_t wanted = subtree(rank, size);
+    const uint32_t low = 0 == rank ? size : rank & -rank; /* its lowest bit: ranks below it */
+    const uint32_t wanted = size - rank < low ? size - rank : low;
     const uint64_t end_ns = fab_now_ns() + WAIT_NS;
+    bool has_all;
 
     fab_lock(mca_pml_tm.fab);
-    add_own(rank);
+    add_own();
     fab_unlock(mca_pml_tm.fab);
-    while (!has_all(wanted) && fab_now_ns() < end_ns) {
+    do {
         (void) mca_pml_tm_progress();
-    }
+        fab_lock(mca_pml_tm.fab);
+        has_all = total[RANKS][0] >= wanted;
+        fab_unlock(mca_pml_tm.fab);
+    } while (!has_all && fab_now_ns() < end_ns);
     if (0 == rank) {
-        write_json(size);
         print(size);
     } else {
         send_up(world, rank);
     }
+    fab_lock(mca_pml_tm.fab);
+    memset(total, 0, sizeof(total)); /* another session may follow */
+    fab_unlock(mca_pml_tm.fab);
 }

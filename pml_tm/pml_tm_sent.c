@@ -48,7 +48,7 @@ static void add_ring(mca_pml_tm_sent_t *to)
     }
 }
 
-void mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent)
+unsigned long long mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent)
 {
     for (unsigned i = 0; i < PML_TM_PROTOCOLS; ++i) {
         add(&mca_pml_tm.sent[i][provider], sent);
@@ -56,4 +56,5 @@ void mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent)
     if (0 == strcmp("shm", fab_provider_name(provider))) {
         add_ring(sent);
     }
+    return num_messages(sent);
 }

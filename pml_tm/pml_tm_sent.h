@@ -36,7 +36,7 @@ static inline void mca_pml_tm_count_sent(const fab_peer_t *peer, mca_pml_tm_prot
 /* All messages by this protocol. */
 unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol);
 
-/* All messages by this provider; adds to *sent. */
-void mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent);
+/* All messages by this provider; adds to *sent, and returns how many are in it. */
+unsigned long long mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent);
 
 #endif /* PML_TM_SENT_H */

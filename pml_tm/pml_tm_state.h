@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this process waits for, as it tells others (mca_pml_tm_answer_t).  It is derived from the
- * requests and queues that exist.
+ * What waits in this process: one list of records (fab_wait_t), derived from the requests and
+ * queues that exist.  Others see it by tm_look (fab_look.h) and by a question (pml_tm_nodes.h);
+ * pml_dump prints it.
  *
- * A call of this PML that blocks says which request it waits for (pml_tm_idle.h): that one wait
- * is the state.  In a wait of Open MPI's own it may be any of the process's active requests, so all
- * of them are in it, as far as there is room.
+ * A call of this PML that blocks says which request it waits for (pml_tm_idle.h): that one wait is
+ * what it waits for.  In a wait of Open MPI's own it may be any of the process's active requests.
  */
 #ifndef PML_TM_STATE_H
 #define PML_TM_STATE_H
@@ -40,28 +40,34 @@ bool mca_pml_tm_watch_is_early(const mca_pml_tm_watch_t *watch, uint64_t now_ns)
 /* Is it still the same wait?  If not, a new one begins.  Lock held. */
 void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
-/*
- * Visit the requests that a peer knows, and sends that are queued or held: all but posted receives.
- * Lock held.
- */
-typedef void (*mca_pml_tm_visit_fn_t)(void *ctx, const mca_pml_tm_core_t *core);
-void mca_pml_tm_state_visit(mca_pml_tm_visit_fn_t fn, void *ctx);
+/* The call of MPI that a thread is in. */
+typedef struct mca_pml_tm_call {
+    char name[24];  /* "": not known */
+    char site[160]; /* where the program calls it, "FUNCTION (FILE)", or "" */
+} mca_pml_tm_call_t;
 
-/* The state of this process, in a call of this thread. Lock held. */
+/* That of this thread.  The loader has locks of its own, and takes its time: lock not held. */
+void mca_pml_tm_call_find(mca_pml_tm_call_t *call);
+
+/* A list that is being filled. */
+typedef struct mca_pml_tm_waits {
+    fab_wait_t *wait;
+    unsigned count;
+    unsigned room; /* for so many */
+    bool has_more; /* there was no room for some */
+} mca_pml_tm_waits_t;
+
+/* Add all that waits in a communicator, or, with NULL, in all; of each kind some.  Lock held. */
+void mca_pml_tm_state_all(mca_pml_tm_waits_t *list, const mca_pml_tm_comm_t *tmc);
+
+/* What this process tells others, from a call of this thread. Lock held. */
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
-                          uint64_t now_ns);
+                          const mca_pml_tm_call_t *call, uint64_t now_ns);
 
-/* Show it to those who look from outside (fab_look.h), now and then. Lock held. */
+/* Show it to those who look from outside, now and then. Lock held. */
 void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
-/* Name of the process that a wait is for; FAB_LOOK_ANY: any, or it is not known. Lock held. */
-uint64_t mca_pml_tm_state_peer(const mca_pml_tm_watch_t *watch);
-
-/* Where the program calls MPI in this thread: "FUNCTION (FILE)", or "" if that is not known. */
-enum { PML_TM_PLACE_SIZE = 160 };
-void mca_pml_tm_state_place(char place[PML_TM_PLACE_SIZE]);
-
 /* The communicator of a wait, if this process is in it, too; NULL: it is not. Lock held. */
-const mca_pml_tm_comm_t *mca_pml_tm_state_comm(const mca_pml_tm_wait_t *wait);
+const mca_pml_tm_comm_t *mca_pml_tm_state_comm(const fab_wait_t *wait);
 
 #endif /* PML_TM_STATE_H */

@@ -32,34 +32,20 @@ void mca_pml_tm_text_line(mca_pml_tm_text_t *text, const char *format, ...)
 /* Print and free it, with the number of lines that were left out. Lock not held. */
 void mca_pml_tm_text_print(mca_pml_tm_text_t *text);
 
-/* The source of a receive, "any" or a number; valid until buf goes. */
-const char *mca_pml_tm_text_source(char buf[PML_TM_TAG_SIZE], int source);
-
 /* ---- for programs -------------------------------------------------------- */
 
 typedef struct mca_pml_tm_json {
-    FILE *stream; /* to text, which has len bytes when it is closed */
+    FILE *stream; /* to text, which has len bytes when it is closed; NULL: no memory */
     char *text;
     size_t len;
-    bool is_first; /* no member or element yet of the object or array that is open */
 } mca_pml_tm_json_t;
 
-/* An object that is open; NULL: nobody wants a file, or there is no memory. */
-mca_pml_tm_json_t *mca_pml_tm_json_new(void);
-
-/* Open and close an object ("{}") or array ("[]").  name NULL: in an array. */
-void mca_pml_tm_json_open(mca_pml_tm_json_t *json, const char *name, const char *brackets);
-void mca_pml_tm_json_close(mca_pml_tm_json_t *json, const char *brackets);
-
-void mca_pml_tm_json_number(mca_pml_tm_json_t *json, const char *name, long long number);
-void mca_pml_tm_json_seconds(mca_pml_tm_json_t *json, const char *name, uint64_t ms);
-
-/* A text in any encoding: what is not ASCII becomes '?'. */
-void mca_pml_tm_json_text(mca_pml_tm_json_t *json, const char *name, const char *text);
+/* Begin a document, which stays where it is.  False: no memory. */
+bool mca_pml_tm_json_open(mca_pml_tm_json_t *json);
 
 /*
- * Close the first object and write the document to params.report_file, with this behind it.  It
- * gets that name when it is whole.  Frees it.
+ * Write the document to params.report_file, if there is one, with this behind it, and free it.  The
+ * file gets that name when it is whole.  Lock not held.
  */
 void mca_pml_tm_json_write(mca_pml_tm_json_t *json, const char *behind);
 

@@ -104,29 +104,17 @@ typedef struct mca_pml_tm_context {
 
 _Static_assert(24 == sizeof(mca_pml_tm_context_t), "wire format");
 
-/* One thing that a process waits for. Texts end with a 0. */
-typedef struct mca_pml_tm_wait {
-    uint64_t peer; /* name of the other process, or FAB_LOOK_ANY: any of the communicator */
-    uint64_t bytes;
-    int32_t tag;
-    uint32_t context; /* its context id for the communicator */
-    uint8_t what;     /* fab_look_wait_t */
-    uint8_t reserved[7];
-    char comm[24]; /* the communicator's name, or the beginning of it */
-} mca_pml_tm_wait_t;
-
-_Static_assert(56 == sizeof(mca_pml_tm_wait_t), "wire format");
-
 enum {
     PML_TM_STATE_WAITS = 1 << 0,   /* in a call that ends only when one of `waits` has come */
     PML_TM_STATE_MOVES = 1 << 1,   /* data is on the way in this process, or messages are queued */
     PML_TM_STATE_THREADS = 1 << 2, /* other threads may call MPI */
-    PML_TM_STATE_ALL = (1 << 3) - 1,
+    PML_TM_STATE_MORE = 1 << 3,    /* it waits for more than what is in `waits` */
+    PML_TM_STATE_ALL = (1 << 4) - 1,
 };
 
 enum { PML_TM_STATE_MAX_WAITS = 3 };
 
-/* Payload of PML_TM_AM_STATE. */
+/* Payload of PML_TM_AM_STATE. Texts end with a 0. */
 typedef struct mca_pml_tm_state {
     uint32_t
         wait; /* number of the wait: if two answers have the same, it has not ended meanwhile */
@@ -134,58 +122,14 @@ typedef struct mca_pml_tm_state {
     uint32_t pid;
     uint8_t flags; /* PML_TM_STATE_* */
     uint8_t num_waits;
-    uint16_t more; /* waits that are not in `waits` */
+    uint8_t num_near; /* messages behind these in `waits` that nearly fit */
+    uint8_t reserved;
     char call[24]; /* the MPI function; "": not known */
     char host[24];
-    mca_pml_tm_wait_t waits[PML_TM_STATE_MAX_WAITS];
+    fab_wait_t waits[PML_TM_STATE_MAX_WAITS];
 } mca_pml_tm_answer_t;
 
 _Static_assert(232 == sizeof(mca_pml_tm_answer_t), "wire format");
-
-enum {
-    PML_TM_REPORT_SIZES = 5, /* classes of length: up to 64 bytes, 1 KiB, 16 KiB, 256 KiB, longer */
-    PML_TM_REPORT_REASONS = 9, /* FAB_OFFLOAD_REASON_MAX */
-};
-
-/*
- * Numbers for the report at the job's end.  They travel as words of 64 bits, in this order, so that
- * all others are there when the number of ranks is.  Each rank adds those of its children to its
- * own: up to PML_TM_REPORT_LAST_SUM, and RANKS, by adding; the others by the larger one, of a
- * number of 40 bits above a rank of 24; PML_TM_REPORT_WAITED_FOR by a vote (pml_tm_advice.h).
- */
-typedef enum {
-    PML_TM_REPORT_EAGER, /* messages sent with their data, and not ... */
-    PML_TM_REPORT_STREAMED,
-    PML_TM_REPORT_RNDV,
-    PML_TM_REPORT_GET_BYTES,
-    PML_TM_REPORT_PIPELINE_BYTES,
-    PML_TM_REPORT_EXPECTED,
-    PML_TM_REPORT_UNEXPECTED,
-    PML_TM_REPORT_QUEUED,
-    PML_TM_REPORT_RING_FULL,
-    PML_TM_REPORT_HELD,
-    PML_TM_REPORT_NO_GET,
-    PML_TM_REPORT_CMA_REFUSED,
-    PML_TM_REPORT_LOCKED_MEMORY,
-    PML_TM_REPORT_UNREGISTRABLE,
-    PML_TM_REPORT_REFUSED, /* connections, by all providers */
-    PML_TM_REPORT_STRANGERS,
-    PML_TM_REPORT_LINKS_FAILED,
-    PML_TM_REPORT_MOVED,
-    PML_TM_REPORT_CROWDED, /* processes that poll although more of them than processors are here */
-    PML_TM_REPORT_WAITED_MS, /* in waits of more than some 20 us */
-    PML_TM_REPORT_RUN_MS,    /* since the component was opened */
-    PML_TM_REPORT_LISTED,    /* receives by fab_offload_reason_t: listed, or why not */
-    /* of each provider: messages by size, then bytes */
-    PML_TM_REPORT_WAYS = PML_TM_REPORT_LISTED + PML_TM_REPORT_REASONS,
-    PML_TM_REPORT_LAST_SUM = PML_TM_REPORT_WAYS + FAB_MAX_PROVIDERS * (PML_TM_REPORT_SIZES + 1) - 1,
-    PML_TM_REPORT_WAITED_MOST, /* ms, and the rank that waited so long */
-    PML_TM_REPORT_POSTED_MAX,  /* receives posted at once */
-    PML_TM_REPORT_UNEXP_MAX,   /* unexpected messages at once */
-    PML_TM_REPORT_WAITED_FOR,  /* ms that this rank was waited for, or more */
-    PML_TM_REPORT_RANKS,       /* that are in it */
-    PML_TM_REPORT_VALUES,
-} mca_pml_tm_report_value_t;
 
 /* Payload of PML_TM_AM_REPORT: so many words, or the rest; the tag is the index of the first. */
 enum { PML_TM_REPORT_WORDS = 32 };
@@ -201,7 +145,7 @@ typedef struct mca_pml_tm_address {
 _Static_assert(8 == sizeof(mca_pml_tm_address_t), "wire format");
 
 #define PML_TM_ADDRESS_MAGIC 0x6d747470u /* "ptm" and the byte order */
-#define PML_TM_WIRE_VERSION  11
+#define PML_TM_WIRE_VERSION  12
 
 #define PML_TM_TAG_BITS        32
 #define PML_TM_SOURCE_BITS_MIN 8

@@ -3,8 +3,6 @@
 pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
-	pml_tm/pml_tm_advice.c \
-	pml_tm/pml_tm_advice.h \
 	pml_tm/pml_tm_arrive.c \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \

@@ -126,14 +126,14 @@ void fab_look_close(fab_t *fab)
 
 /* ---- writing ------------------------------------------------------------ */
 
-void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
+fab_look_t *fab_look_begin(fab_t *fab, uint64_t now_ns)
 {
     fab_look_memory_t *memory = fab_core(fab)->look;
     fab_look_status_t *status;
     uint32_t number;
 
     if (NULL == memory) {
-        return;
+        return NULL;
     }
     status = &memory->look.status;
     number = atomic_load_explicit(&status->number, memory_order_relaxed);
@@ -141,14 +141,15 @@ void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state)
     atomic_thread_fence(memory_order_release); /* pairs with the reader's second look at number */
     status->polls = fab->passes;
     status->seen_ns = now_ns;
-    status->since_ns = state->since_ns;
-    status->peer = state->peer;
-    status->bytes = state->bytes;
-    status->tag = state->tag;
-    status->context = state->context;
-    status->what = (uint8_t) state->what;
-    snprintf(status->comm, sizeof(status->comm), "%.31s", NULL != state->comm ? state->comm : "");
-    atomic_store_explicit(&status->number, number + 2, memory_order_release);
+    return &memory->look;
+}
+
+void fab_look_end(fab_look_t *look)
+{
+    const uint32_t number = atomic_load_explicit(&look->status.number, memory_order_relaxed);
+
+    /* release: all of it is written; pairs with the reader's first look at number */
+    atomic_store_explicit(&look->status.number, number + 1, memory_order_release);
 }
 
 void fab_look_counters(fab_t *fab, int which, const void *counters, size_t count, const char *names)

@@ -17,19 +17,12 @@
 void fab_look_open(fab_t *fab);
 void fab_look_close(fab_t *fab);
 
-/* Something that a process waits for. */
-typedef struct fab_look_state {
-    fab_look_wait_t what;
-    uint64_t since_ns;
-    uint64_t peer; /* name, or FAB_LOOK_ANY */
-    uint64_t bytes;
-    int32_t tag;
-    uint32_t context;
-    const char *comm; /* the communicator's name; NULL: none */
-} fab_look_state_t;
-
-/* This process waits for this now. */
-FAB_EXPORT void fab_look_show(fab_t *fab, uint64_t now_ns, const fab_look_state_t *state);
+/*
+ * Write what waits: between these two calls the caller may write status.since_ns, `wait`, and, with
+ * what belongs to them in status, `waits`.  NULL: nothing is shown, there is no second call.
+ */
+FAB_EXPORT fab_look_t *fab_look_begin(fab_t *fab, uint64_t now_ns);
+FAB_EXPORT void fab_look_end(fab_look_t *look);
 
 /* The fabric's user has counters: `count` of 64 bits, with these names in one text. */
 FAB_EXPORT void fab_look_counters(fab_t *fab, int which, const void *counters, size_t count,

@@ -39,25 +39,44 @@ static bool is_head(const fab_look_t *head)
     return FAB_LOOK_MAGIC == head->magic && FAB_LOOK_VERSION == head->version;
 }
 
+bool fab_look_is_wait(fab_wait_t *wait)
+{
+    fab_look_clean(wait->comm, sizeof(wait->comm));
+    return wait->what > FAB_LOOK_NOTHING && wait->what < FAB_LOOK_WAITS && wait->near < FAB_NEARS;
+}
+
+/* Keep what is valid of what waits.  is_whole: it was not written meanwhile. */
+static void check_waits(fab_look_t *head, bool is_whole)
+{
+    uint32_t count = 0;
+
+    if (!is_whole || !fab_look_is_wait(&head->wait)) {
+        head->wait = (fab_wait_t){.what = FAB_LOOK_NOTHING};
+    }
+    if (!is_whole || head->status.count > FAB_LOOK_LIST) {
+        head->status.count = 0;
+    }
+    for (uint32_t i = 0; i < head->status.count; i++) {
+        if (fab_look_is_wait(&head->waits[i])) {
+            head->waits[count++] = head->waits[i];
+        }
+    }
+    head->status.count = count;
+}
+
 bool fab_look_read(fab_look_place_t place, fab_look_t *head)
 {
     fab_look_t again;
+    bool is_whole = false; /* a process that ended, or was stopped, while it wrote leaves it so */
 
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < TRIES && !is_whole; i++) {
         if (!read_at(place, 0, head, sizeof(*head)) || !read_at(place, 0, &again, sizeof(again)) ||
             !is_head(head)) {
             return false;
         }
-        if (0 == head->status.number % 2 && head->status.number == again.status.number) {
-            break;
-        }
-        /* A process that ended, or was stopped, while it wrote leaves it as it is. */
-        head->status.what = FAB_LOOK_NOTHING;
+        is_whole = 0 == head->status.number % 2 && head->status.number == again.status.number;
     }
-    if (head->status.what >= FAB_LOOK_WAITS) {
-        head->status.what = FAB_LOOK_NOTHING;
-    }
-    fab_look_clean(head->status.comm, sizeof(head->status.comm));
+    check_waits(head, is_whole);
     fab_look_clean(head->program, sizeof(head->program));
     fab_look_clean(head->host, sizeof(head->host));
     return true;

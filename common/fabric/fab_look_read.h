@@ -40,6 +40,9 @@ FAB_EXPORT void fab_look_visit(fab_look_fn_t fn, void *ctx);
 /* Make what another process wrote a text that ends and can be printed. */
 FAB_EXPORT void fab_look_clean(char *text, size_t size);
 
+/* Is it a record that can be used?  Its text then ends and can be printed. */
+FAB_EXPORT bool fab_look_is_wait(fab_wait_t *wait);
+
 /* State of a process as in /proc/PID/stat: 'R', 'S', 'T', ...; 0: it is gone, or hidden. */
 FAB_EXPORT char fab_look_process_state(uint32_t pid);
 

@@ -27,7 +27,7 @@ looks_on_all()
     local i
     for ((i = 0; i < 50; i++)); do
         mpirun --host "$(hosts_list 1)" -N 1 "$TM_PREFIX/bin/tm_look" >looked 2>&1 || true
-        (($(grep -c 'send, not received yet, to rank [01], tag 7, 1048576 bytes' looked) != 2)) ||
+        (($(grep -c 'send to rank [01], tag 7, 1048576 bytes, MPI_COMM_WORLD: the' looked) != 2)) ||
             return 0
         sleep 0.2
     done

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For dump.sh: rank 0 has posted receives and has messages that nobody has received, rank 1 has
- * sends that are not complete.  Each prints them with pml_dump, as a debugger would, and runs the
- * command of the arguments, in which each %d (two at most) is its process id.
+ * For dump.sh: rank 0 has posted receives and has messages that no receive fits, rank 1 has sends
+ * that are not complete.  Each prints them with pml_dump, as a debugger would; then it waits while
+ * the other runs the command of the arguments, in which each %d (at most three) is the process id
+ * of the one that waits.
  *
  * args: the command
  */
@@ -17,12 +18,15 @@ enum { LONG = 1 << 20, TAG_LONG = 9, TAG_SHORT = 5, TAG_SYNC = 6, TAG_RECV = 7 }
 
 static void show(MPI_Comm comm, const char *command)
 {
+    int mine = (int) getpid(), pids[2];
     char text[4096];
 
+    TM_MPI(MPI_Allgather(&mine, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD));
     for (int rank = 0; rank < tm_size; rank++) {
         if (rank == tm_rank) {
             TM_CHECK(OMPI_SUCCESS == mca_pml.pml_dump((ompi_communicator_t *) comm, 1), "pml_dump");
-            snprintf(text, sizeof(text), command, (int) getpid(), (int) getpid());
+        } else {
+            snprintf(text, sizeof(text), command, pids[rank], pids[rank], pids[rank]);
             TM_CHECK(0 == system(text), "the debugger failed");
         }
         TM_MPI(MPI_Barrier(MPI_COMM_WORLD));

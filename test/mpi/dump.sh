@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # TEST: timeout=240 quick=no
 #
-# What a debugger sees of the messages that wait: by pml_dump, and, where gdb is installed, by the
-# script gdb.py, from a process and from a core (dump.c). gdb.py only reads: here gdb may neither
-# call a function in the process nor write its registers or memory. gdb before 14 cannot restore the
-# registers of processors with AMX after a call.
+# What a debugger sees of the messages that wait, by pml_dump, and from outside by tm_look: all of
+# it is one list. Where gdb is installed, the script gdb.py shows it, of a process and of a core
+# (dump.c). gdb.py calls nothing: here gdb may neither call a function in the process nor write its
+# registers or memory. gdb before 14 cannot restore the registers of processors with AMX after a
+# call.
 . "$TM_SRC/test/lib/script.sh"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
@@ -16,21 +17,24 @@ mpicc -std=gnu11 -D_GNU_SOURCE -O2 -mcx16 -Wall -I"$TM_SRC/test/mpi" "${flags[@]
 # check FILE...: both ranks' lists are in the files.
 check()
 {
-    require 'communicator pairs' "$@"
-    require '2 receives posted (at most 2), 3 messages unexpected (at most 3)' "$@"
-    require 'receive     from 1      tag 7        up to 800 bytes' "$@"
-    require 'receive     from any    tag 8        up to 3 bytes' "$@"
-    require 'unexpected  from 1      tag 5        11 bytes, here' "$@"
-    require 'unexpected  from 1      tag 6        12 bytes, synchronous' "$@"
-    require 'unexpected  from 1      tag 9        1048576 bytes, announced' "$@"
-    require 'send        to   0      tag 6        12 bytes, synchronous, not matched yet' "$@"
-    require 'send        to   0      tag 9        1048576 bytes, announced, the receiver' "$@"
+    require '  receive from rank 1, tag 7, up to 800 bytes, pairs: no message fits' "$@"
+    require '  receive from any rank, tag 8, up to 3 bytes, pairs: no message fits' "$@"
+    require '  message from rank 1, tag 5, 11 bytes, pairs: no receive fits' "$@"
+    require '  message from rank 1, tag 6, 12 bytes, pairs: no receive fits' "$@"
+    require '  message from rank 1, tag 9, 1048576 bytes, pairs: no receive fits' "$@"
+    require '  send to rank 0, tag 6, 12 bytes, pairs: the receiver knows of it, no receive' "$@"
+    require '  send to rank 0, tag 9, 1048576 bytes, pairs: the receiver knows of it' "$@"
 }
 
-tm_mpirun 2 "$TM_WORK/dump" true || fail "exit status $?"
+# A process lists what waits when its wait has lasted for a while.
+listed="until $TM_PREFIX/bin/tm_look %d | grep '^  .* tag 9,' >/dev/null; do sleep 0.1; done"
+tm_mpirun 2 "$TM_WORK/dump" "$listed; $TM_PREFIX/bin/tm_look %d >>$TM_WORK/outside" ||
+    fail "exit status $?"
 require 'errors=0'
 check "$TM_WORK/err"
-require 'MPI_DOUBLE at 0x' "$TM_WORK/err"
+require 'communicator pairs' "$TM_WORK/err"
+require '2 receives posted (at most 2), 3 messages unexpected (at most 3)' "$TM_WORK/err"
+check "$TM_WORK/outside"
 
 if ! command -v gdb >/dev/null; then
     echo 'gdb is not installed: its script is not tested'
@@ -41,7 +45,7 @@ gdb=$TM_PREFIX/share/pml_tm/gdb.py
 printf 'set may-%s off\n' call-functions write-registers write-memory >"$TM_WORK/only_read"
 gdb="gdb -nx -q -batch -x $TM_WORK/only_read -x $gdb"
 tm_mpirun 2 "$TM_WORK/dump" \
-    "$gdb -p %d -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
+    "$listed; $gdb -p %d -ex pml-tm -ex 'generate-core-file $TM_WORK/core.%d' >>$TM_WORK/live 2>&1" ||
     fail "exit status $?: $(cat "$TM_WORK/live")"
 check "$TM_WORK/live"
 for core in "$TM_WORK"/core.*; do

@@ -8,7 +8,10 @@
  */
 #include "tm_test.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { LONG = 1 << 20, TAG = 7 };
 
@@ -43,6 +46,24 @@ static void wrong_tag(void)
         MPI_Send(buf, 800, MPI_BYTE, 0, 11, MPI_COMM_WORLD);
         MPI_Recv(buf, LONG, MPI_BYTE, 0, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
+}
+
+/* Each sends with one tag, and waits for another. */
+static void wrong_tags(void)
+{
+    const int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size;
+
+    MPI_Send(buf, 400, MPI_BYTE, right, 11, MPI_COMM_WORLD);
+    MPI_Recv(buf, 400, MPI_BYTE, left, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* One rank receives before a collective operation, the others after it. */
+static void orders(void)
+{
+    if (0 == tm_rank) {
+        MPI_Recv(buf, 8, MPI_BYTE, MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /* The sender uses one communicator, the receiver a duplicate of it. */
@@ -280,6 +301,90 @@ static void slow(void)
     }
 }
 
+/* A rank whose calls never wait. */
+static void myself_often(void)
+{
+    char mine[8];
+
+    for (;;) {
+        MPI_Sendrecv(buf, 8, MPI_BYTE, 0, TAG, mine, 8, MPI_BYTE, 0, TAG, MPI_COMM_SELF,
+                     MPI_STATUS_IGNORE);
+    }
+}
+
+/*
+ * While a report looks for the call of MPI, or through /proc, another thread sends: the lock of the
+ * fabric is free.
+ */
+static atomic_int asked, answered; /* times that the other thread was to send, and has */
+static atomic_bool is_watched;
+
+static void wait_for_other(const char *function)
+{
+    for (int i = 0; atomic_load(&is_watched) && i < 20000; i++) {
+        if (0 == i) {
+            atomic_fetch_add(&asked, 1);
+        }
+        if (atomic_load(&asked) == atomic_load(&answered)) {
+            fprintf(stderr, "%s: another thread has sent\n", function);
+            return;
+        }
+        usleep(1000);
+    }
+    if (atomic_load(&is_watched)) {
+        fprintf(stderr, "%s: no other thread can send\n", function);
+    }
+}
+
+/* Called by the report instead of those of the C library. */
+int backtrace(void **frames, int size)
+{
+    int (*real)(void **frames, int size) = (int (*)(void **frames, int size)) dlsym(RTLD_NEXT,
+                                                                                    "backtrace");
+
+    wait_for_other("backtrace");
+    return real(frames, size);
+}
+
+DIR *opendir(const char *name)
+{
+    DIR *(*real)(const char *name) = (DIR * (*) (const char *name)) dlsym(RTLD_NEXT, "opendir");
+
+    if (0 == strcmp(name, "/proc")) {
+        wait_for_other("opendir");
+    }
+    return real(name);
+}
+
+static void *send_when_asked(void *unused)
+{
+    char out[8] = "", in[8];
+
+    (void) unused;
+    for (;;) {
+        if (atomic_load(&asked) != atomic_load(&answered)) {
+            MPI_Sendrecv(out, 8, MPI_BYTE, 0, TAG, in, 8, MPI_BYTE, 0, TAG, MPI_COMM_SELF,
+                         MPI_STATUS_IGNORE);
+            atomic_fetch_add(&answered, 1);
+        }
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static void unlocked(void)
+{
+    pthread_t thread;
+
+    if (0 == tm_rank) {
+        pthread_create(&thread, NULL, send_when_asked, NULL);
+        atomic_store(&is_watched, true);
+        MPI_Recv(buf, 8, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        tm_spin_us(1000000000);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -287,7 +392,9 @@ static const struct {
     {"cycle", cycle},
     {"tail", tail},
     {"wrong_tag", wrong_tag},
+    {"wrong_tags", wrong_tags},
     {"wrong_comm", wrong_comm},
+    {"orders", orders},
     {"missing", missing},
     {"missing_ends", missing_ends},
     {"any", any},
@@ -303,6 +410,8 @@ static const struct {
     {"busy_thread", busy_thread},
     {"two_calls", two_calls},
     {"wrong_tag_ends", wrong_tag_ends},
+    {"myself_often", myself_often},
+    {"unlocked", unlocked},
 };
 
 int main(int argc, char **argv)

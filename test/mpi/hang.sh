@@ -69,11 +69,25 @@ for by in shm tcp; do
     forbid 'nearly'
     documented 'Two ranks send to each other first'
     hangs 2 "$options" wrong_tag 'MPI_Recv from rank 1, tag 12, up to 1048576 bytes' \
-        'nearly: from rank 1, tag 11, 800 bytes, MPI_COMM_WORLD: another tag'
+        'nearly: from rank 1, tag 11, 800 bytes, MPI_COMM_WORLD: another tag' \
+        'For rank 0 a message is there that differs only in the tag: one of the two is wrong'
+    forbid 'send first'
     documented 'Another tag'
     hangs 2 "$options" wrong_comm 'MPI_Recv from rank 1, tag 7, up to 1048576 bytes, row' \
-        'nearly: from rank 1, tag 7, 800 bytes, MPI_COMM_WORLD: another communicator'
+        'nearly: from rank 1, tag 7, 800 bytes, MPI_COMM_WORLD: another communicator' \
+        'a message is there that differs only in the communicator: one of the two is wrong'
+    forbid 'send first'
     documented 'Another communicator'
+    # What nearly fits at another rank is in the report, too.
+    hangs 4 "$options" wrong_tags '4 ranks wait for each other' \
+        'nearly: from rank 3, tag 11, 400 bytes' 'nearly: from rank 0, tag 11, 400 bytes' \
+        'nearly: from rank 1, tag 11, 400 bytes' 'nearly: from rank 2, tag 11, 400 bytes' \
+        'differs only in the tag'
+    forbid 'send first|ranks that wait for each other'
+    hangs 2 "$options" orders 'MPI_Recv from any rank, tag 7, up to 8 bytes' \
+        'Rank 0 is in MPI_Recv, rank 1 in MPI_Barrier: they call in different orders'
+    forbid 'send first'
+    documented 'Another order'
     hangs 4 "$options" missing 'MPI_Barrier from ' '(MPI_Barrier)' \
         '3 ranks wait for rank 2, directly or through others' \
         'rank 2    has not answered for 2 s: it does not call MPI'
@@ -137,6 +151,10 @@ hangs 2 "$after" "cycle threads" \
 hangs 2 "$after" "two_calls threads" 'unless other threads of theirs go on' \
     'rank 0 ' 'MPI_Recv from rank 1, tag 7' 'MPI_Ssend to rank 1, tag 8' \
     'nearly: from rank 0, tag 8, 8 bytes, MPI_COMM_WORLD: another tag'
+# No lock is held while it is found out where the call is, and what a silent process does.
+hangs 2 "$after" "unlocked threads" 'backtrace: another thread has sent' \
+    'opendir: another thread has sent' 'Rank 1 is process '
+forbid 'no other thread can send'
 signal=USR1
 hangs 4 '--mca pml_tm_report_signal 10' missing 'rank 0 has waited for' 'rank 1 has waited for' \
     'rank 3 has waited for' 'this process does not call MPI; its stack:'

@@ -91,7 +91,7 @@ require 'a number is wanted' err
 # One rank computes, the others wait for it; and it is stopped.
 for by in shm tcp; do
     begin 3 missing --mca pml_tm_providers "$by,self"
-    until_said 'receive from rank 0, tag -16 (MPI_Barrier), up to 0 bytes, MPI_COMM_WORLD'
+    until_said 'receive from rank 0, tag -16 (MPI_Barrier), up to 0 bytes, MPI_COMM_WORLD: no'
     until_one_outside
     (($(wc -l <said) == 3)) || fail 'not all ranks are shown'
     require "3 of 3 ranks on $(hostname)  hang" all
@@ -102,6 +102,7 @@ for by in shm tcp; do
     until_said 'stopped by a signal'
     look 0 "$missing" "$waiting"
     require 'peers_opened ' said
+    require 'what waits, at ' said
     require 'receive from rank 0, tag -16' said
     if command -v gdb >/dev/null; then
         gdb -nx -q -batch -p "$waiting" -ex "generate-core-file $TM_WORK/core" >gdb.out 2>&1 ||
@@ -117,11 +118,18 @@ done
 
 # With threads; a message was announced to both.
 begin 2 'cycle threads'
-until_said 'send, not received yet, to rank 1, tag 7, 1048576 bytes, MPI_COMM_WORLD'
+until_said 'send to rank 1, tag 7, 1048576 bytes, MPI_COMM_WORLD: the receiver knows of it'
 look 0 "${ranks[0]}"
 require 'opened: rank ' said
 require 'message announced by rank ' said
 require ', tag 7, 1048576 bytes' said
+end
+
+# A rank that sends and receives, and never waits, is not outside MPI.
+begin 1 myself_often
+until_said 'sends and receives, and does not wait'
+look 0 "${ranks[0]}"
+require 'sends and receives, and does not wait' said
 end
 
 # What is no process may be anything.
@@ -140,5 +148,5 @@ done
 cat err.job
 mine
 end
-require 'it is process ' err.job
+require 'Rank 2 is process ' err.job
 require ' (hang) of this host, which ' err.job

@@ -61,36 +61,46 @@ static bool is_me(void *ctx, uint32_t pid, int fd, const fab_look_t *head)
     return true;
 }
 
-static void test_status(void **state)
+static void test_waits(void **state)
 {
     fab_t *fab = open_fabric();
-    const fab_look_state_t shown = {.what = FAB_LOOK_RECV,
-                                    .since_ns = 17,
-                                    .peer = 4,
-                                    .bytes = 5,
-                                    .tag = -16,
-                                    .context = 6,
-                                    .comm = "a row\nof many processes with a long name"};
-    fab_look_t head;
+    const fab_wait_t wait = {.what = FAB_LOOK_RECV,
+                             .peer = 4,
+                             .bytes = 5,
+                             .tag = -16,
+                             .context = 6,
+                             .comm = "a row\nof many proce"};
+    fab_look_t head, *look;
     fab_look_place_t place = find(&head);
     bool is_found = false;
 
     (void) state;
     assert_int_equal(head.name, ME);
     assert_int_equal(head.pid, getpid());
-    assert_int_equal(head.status.what, FAB_LOOK_NOTHING);
+    assert_int_equal(head.wait.what, FAB_LOOK_NOTHING);
     assert_int_equal(head.counters[FAB_LOOK_FABRIC].at, (uintptr_t) &fab_counters);
     assert_int_equal(head.counters[FAB_LOOK_FABRIC].names, fab_look_hash(FAB_COUNTER_NAMES));
-    fab_look_show(fab, 100, &shown);
+    look = fab_look_begin(fab, 100);
+    assert_non_null(look);
+    look->status.since_ns = 17;
+    look->wait = look->waits[0] = wait;
+    look->waits[1] = (fab_wait_t){.what = FAB_LOOK_MESSAGE, .near = FAB_NEAR_TAG};
+    look->status.count = 2;
+    /* while it is written nothing of this is used */
     assert_true(fab_look_read(place, &head));
-    assert_int_equal(head.status.what, FAB_LOOK_RECV);
+    assert_int_equal(head.wait.what, FAB_LOOK_NOTHING);
+    assert_int_equal(head.status.count, 0);
+    fab_look_end(look);
+    assert_true(fab_look_read(place, &head));
     assert_int_equal(head.status.seen_ns, 100);
     assert_int_equal(head.status.since_ns, 17);
-    assert_int_equal(head.status.peer, 4);
-    assert_int_equal(head.status.bytes, 5);
-    assert_int_equal(head.status.tag, -16);
-    assert_int_equal(head.status.context, 6);
-    assert_string_equal(head.status.comm, "a row?of many processes with a ");
+    assert_int_equal(head.status.count, 2);
+    assert_int_equal(head.waits[0].what, FAB_LOOK_RECV);
+    assert_int_equal(head.waits[1].near, FAB_NEAR_TAG);
+    assert_int_equal(head.wait.peer, 4);
+    assert_int_equal(head.wait.bytes, 5);
+    assert_int_equal(head.wait.tag, -16);
+    assert_string_equal(head.wait.comm, "a row?of many proce");
     fab_look_visit(is_me, &is_found);
     assert_true(is_found);
     assert_int_equal(fab_look_process_state((uint32_t) getpid()), 'R');
@@ -185,7 +195,7 @@ static void test_without(void **state)
         }
         assert_int_equal(fab_look_open_process((uint32_t) getpid(), &head), -1);
         record(fab, 1);
-        fab_look_show(fab, 1, &(fab_look_state_t){.what = FAB_LOOK_RECV});
+        assert_null(fab_look_begin(fab, 1));
         fab_close(fab, FAB_USER_PML);
     }
 }
@@ -230,8 +240,15 @@ static void test_anything(void **state)
             continue;
         }
         usable++;
-        assert_true(head.status.what < FAB_LOOK_WAITS);
-        assert_true(strlen(head.status.comm) < FAB_LOOK_TEXT);
+        assert_true(head.wait.what < FAB_LOOK_WAITS);
+        assert_true(strlen(head.wait.comm) < sizeof(head.wait.comm));
+        assert_true(head.status.count <= FAB_LOOK_LIST);
+        for (uint32_t k = 0; k < head.status.count; k++) {
+            const fab_wait_t *wait = &head.waits[k];
+
+            assert_true(FAB_LOOK_NOTHING != wait->what && wait->what < FAB_LOOK_WAITS);
+            assert_true(wait->near < FAB_NEARS && strlen(wait->comm) < sizeof(wait->comm));
+        }
         assert_true(strlen(head.program) < FAB_LOOK_TEXT);
         assert_true(strlen(head.host) < FAB_LOOK_HOST);
         assert_true(fab_look_read_events(place, events, &lost) <= EVENTS);
@@ -243,7 +260,7 @@ static void test_anything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),   cmocka_unit_test(test_events),
+        cmocka_unit_test(test_waits),    cmocka_unit_test(test_events),
         cmocka_unit_test(test_without),  cmocka_unit_test(test_while_written),
         cmocka_unit_test(test_anything),
     };

@@ -51,7 +51,7 @@ void mca_pml_tm_hurry_tick(void)
 {
 }
 
-const mca_pml_tm_comm_t *mca_pml_tm_state_comm(const mca_pml_tm_wait_t *wait)
+const mca_pml_tm_comm_t *mca_pml_tm_state_comm(const fab_wait_t *wait)
 {
     (void) wait;
     return NULL;
