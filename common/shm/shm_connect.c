@@ -120,16 +120,33 @@ static void *map_ring(fab_shm_ep_t *ep, uint32_t index)
     return (unsigned char *) ep->seg + at;
 }
 
-/* Get memory and page-table entries for the ring. False, and errno: there is no memory. */
+/*
+ * Get memory and page-table entries for the part of the ring that is used at first.  False, and
+ * errno: there is no memory.
+ */
 static bool back_ring(fab_shm_ep_t *ep, int fd, uint32_t index, void *slots)
 {
-    if (!back_mapped(ep, fd, fab_shm_ring_at(&ep->addr, index), ep->addr.ring_size)) {
+    const size_t first = fab_shm_round_up(fab_shm_first_size(&ep->addr), ep->addr.page);
+
+    if (!back_mapped(ep, fd, fab_shm_ring_at(&ep->addr, index), first)) {
         return false;
     }
     if (fd >= 0) { /* else the first access to each page costs a fault */
-        (void) madvise(slots, ep->addr.ring_size, MADV_POPULATE_WRITE);
+        (void) madvise(slots, first, MADV_POPULATE_WRITE);
     }
     return true;
+}
+
+bool fab_shm_tx_back(fab_shm_tx_t *tx)
+{
+    const size_t first = ((size_t) tx->mask + 1) * FAB_SHM_LINE;
+    const size_t all = ((size_t) tx->full + 1) * FAB_SHM_LINE;
+
+    /* before Linux 5.14 a lack of memory would only be known by a SIGBUS */
+    if (0 != madvise((unsigned char *) tx->slots + first, all - first, MADV_POPULATE_WRITE)) {
+        tx->full = tx->mask;
+    }
+    return tx->mask != tx->full;
 }
 
 static void unmap_ring(fab_shm_ep_t *ep, void *slots)
@@ -168,7 +185,8 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         ep->fetches[k] = (fab_shm_fetch_t){.seq = 0 == ep->fetches[k].seq ? (uint32_t) k
                                                                           : ep->fetches[k].seq};
     }
-    fab_shm_tx_init(&ep->tx, slots, num_slots, stale, &ep->entry->ctl, &ep->seg->doorbell, index);
+    fab_shm_tx_init(&ep->tx, slots, fab_shm_first_size(&ep->addr) / FAB_SHM_LINE, num_slots, stale,
+                    &ep->entry->ctl, &ep->seg->doorbell, index);
     return OPAL_SUCCESS;
 }
 

@@ -251,7 +251,8 @@ static void shm_prepare(fab_peer_t *peer)
     const uint64_t num_local = ep->dom->fab->config.num_local;
     const char *why;
 
-    if (NULL == ep->entry && NULL != ep->seg && num_local * ep->addr.ring_size <= FAB_SHM_AT_ONCE) {
+    if (NULL == ep->entry && NULL != ep->seg &&
+        num_local * fab_shm_first_size(&ep->addr) <= FAB_SHM_AT_ONCE) {
         (void) connect_ep(ep, &why);
     }
 }

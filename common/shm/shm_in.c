@@ -177,7 +177,8 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
                          .index = index,
                          .hot_at = FAB_SHM_COLD,
                          .is_closing = FAB_SHM_CLOSED == fab_shm_state_of(state)};
-    fab_shm_rx_init(&in->rx, fab_shm_ring(dom, index), fab_shm_num_slots_of(&dom->addr),
+    fab_shm_rx_init(&in->rx, fab_shm_ring(dom, index),
+                    fab_shm_first_size(&dom->addr) / FAB_SHM_LINE, fab_shm_num_slots_of(&dom->addr),
                     dom->addr.eager_max, &entry->ctl);
     ep->in = in;
     ep->ring = &in->rx;

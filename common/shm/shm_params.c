@@ -12,11 +12,12 @@ static const fab_param_t shm_rows[] = {
         FAB_PARAM_NUMBER(0, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX),
         .unit = "bytes",
         .is_power_of_two = true,
-        .special_means = "65536; above 128 processes per host 8 MiB divided by their number, at "
-                         "least 16 KiB",
+        .special_means = "262144; more than 8 processes of the job on the host: 131072, more than "
+                         "16: 65536, more than 128: 8 MiB divided by their number, at least 16 "
+                         "KiB",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
-                "ring holds more messages before a sender must wait. Each pair of processes that "
-                "communicate takes this memory.",
+                "ring holds more messages before a sender must wait. Of a long one 64 KiB are "
+                "used, and take memory, until 1 MiB has been sent.",
     },
     {
         FAB_PARAM(fab_params_t, shm_max_peers, UINT, 5),

@@ -35,6 +35,14 @@
  * room for at least 80 slots more.  While messages are sent in windows the sender goes through all
  * of the ring, since it fills lines faster that are no longer in the receiver's cache.
  *
+ * Growth.  A ring that is longer than the first-level cache is filled faster on some processors,
+ * but costs time and memory before its first message.  So the two sides begin with the first part
+ * of it, as if there were no more.  When much has been sent, and not one by one, the sender gets
+ * memory for the rest, and a PAD word with GROW leads both to the start of the ring at a lap of all
+ * of it.  That is done where the slots that are not consumed lie before that word, in the first
+ * part's lap that begins a lap of all of the ring: then positions modulo the longer length are
+ * those places, too.
+ *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
  * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
  * 33 slots as soon as 16 slots are consumed, for the early wrap.
@@ -103,6 +111,11 @@ _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Fl
 #define FAB_SHM_LAG 127
 #endif
 
+/* Slots that have been sent before a ring grows: 1 MiB. */
+#ifndef FAB_SHM_GROW_AT
+#define FAB_SHM_GROW_AT 16384
+#endif
+
 enum {
     FAB_SHM_AHEAD_TX = 32, /* slots of a message whose sender fetches lines ahead, at most */
     FAB_SHM_AHEAD_RX = 5,  /* ... whose receiver does, at most; of longer ones the processor does */
@@ -121,7 +134,7 @@ typedef struct fab_shm_tx {
     uint64_t head; /* slots used since the ring was claimed */
     /* head may grow up to this: fab_shm_tx_refresh(). 0: no ring yet. */
     uint64_t limit;
-    uint32_t mask; /* slots - 1 */
+    uint32_t mask; /* slots in use - 1 */
     uint32_t rung; /* value of idle for which the doorbell was rung */
     uint16_t lap;
     uint8_t doorbell_bit;
@@ -136,23 +149,25 @@ typedef struct fab_shm_tx {
     fab_trial_t copies; /* which way is faster (shm_copy.c) */
     bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
     uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
+    uint32_t full;      /* mask, when the ring has grown: see "Growth" above */
 } fab_shm_tx_t;
 
 _Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's own memory");
 _Static_assert(128 > sizeof(fab_shm_tx_t), "what follows it is in its second line");
 
 /*
- * slots and ctl are those of a fresh ring, all zero.  stale has num_slots bits, all zero.
- * num_slots is a power of two, at least 8.
+ * slots and ctl are those of a fresh ring, all zero.  stale has a bit for each slot, all zero.
+ * num_slots, of the ring at first, and num_full, of all of it, are powers of two, at least 8.
  */
 static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint32_t num_slots,
-                                   uint64_t *stale, fab_shm_ctl_t *ctl, _Atomic uint64_t *doorbell,
-                                   uint32_t index)
+                                   uint32_t num_full, uint64_t *stale, fab_shm_ctl_t *ctl,
+                                   _Atomic uint64_t *doorbell, uint32_t index)
 {
     *tx = (fab_shm_tx_t){
         .slots = slots,
         .limit = num_slots,
         .mask = num_slots - 1,
+        .full = num_full - 1,
         .lap = 1,
         .doorbell_bit = (uint8_t) (index % 64),
         .stale = stale,
@@ -242,8 +257,8 @@ static inline void fab_shm_tx_publish(fab_shm_tx_t *tx, fab_shm_slot_t *slot, ui
     }
 }
 
-/* Skip the rest of the ring, at least one slot.  There is room for it. */
-static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
+/* Skip n slots, at least one, of which the last one is the last of a lap.  There is room for it. */
+static inline void fab_shm_tx_skip(fab_shm_tx_t *tx, uint8_t flags, uint32_t n)
 {
     const uint32_t at = (uint32_t) tx->head & tx->mask;
 
@@ -251,9 +266,14 @@ static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
     if (at + 1 < tx->end) {
         fab_shm_tx_mark_stale(tx, at + 1, tx->end - at - 1);
     }
-    fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, tx->lap),
-                       tx->mask + 1 - at);
+    fab_shm_tx_publish(tx, &tx->slots[at], fab_shm_word(0, 0, flags, tx->lap), n);
     tx->end = at + 1;
+}
+
+/* Skip the rest of the ring, at least one slot.  There is room for it. */
+static inline void fab_shm_tx_wrap(fab_shm_tx_t *tx)
+{
+    fab_shm_tx_skip(tx, FAB_SHM_FLAG_PAD, tx->mask + 1 - ((uint32_t) tx->head & tx->mask));
 }
 
 /* Ring the doorbell if the receiver does not poll the ring. */
@@ -366,13 +386,14 @@ typedef struct fab_shm_rx {
     uint64_t pos;         /* number of that slot, counted since the ring was claimed */
     uint64_t published;   /* the tail that the sender can see */
     uint64_t retained;    /* position of the message that is retained; UINT64_MAX: none */
-    uint32_t mask;        /* slots - 1 */
+    uint32_t mask;        /* slots in use - 1 */
     uint32_t lag;         /* slots that are consumed and not published, at most; 2^n - 1 */
     uint32_t eager_max;   /* longest payload that a sender may send, bytes */
     uint32_t ahead;       /* slots of the next message that are to be fetched ahead */
     fab_shm_ctl_t *ctl;
     uint32_t idle; /* as in ctl */
     uint16_t lap;
+    uint8_t growth; /* the ring may still grow to 2^growth times its slots; 0: it may not */
 } fab_shm_rx_t;
 
 _Static_assert(64 == sizeof(fab_shm_rx_t), "a line of the receiver's own memory");
@@ -391,7 +412,7 @@ typedef enum fab_shm_look {
 } fab_shm_look_t;
 
 static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint32_t num_slots,
-                                   uint32_t eager_max, fab_shm_ctl_t *ctl)
+                                   uint32_t num_full, uint32_t eager_max, fab_shm_ctl_t *ctl)
 {
     const uint32_t quarter = num_slots / 4;
 
@@ -401,6 +422,7 @@ static inline void fab_shm_rx_init(fab_shm_rx_t *rx, fab_shm_slot_t *slots, uint
                          .lag = (quarter <= FAB_SHM_LAG ? quarter : FAB_SHM_LAG + 1) - 1,
                          .eager_max = eager_max,
                          .ctl = ctl,
+                         .growth = (uint8_t) __builtin_ctz(num_full / num_slots),
                          .lap = 1};
 }
 
@@ -533,11 +555,29 @@ static inline __attribute__((always_inline)) bool fab_shm_rx_take_short(fab_shm_
     return true;
 }
 
+/* Use all of the ring from its next start on. False: it cannot be here that it grows. */
+static inline bool fab_shm_rx_grow(fab_shm_rx_t *rx, uint32_t at)
+{
+    const uint32_t full = ((rx->mask + 1) << rx->growth) - 1;
+
+    if (0 == rx->growth || at != ((uint32_t) rx->pos & full)) {
+        return false;
+    }
+    rx->pos += full - rx->mask; /* as if the parts behind the first one had been passed, too */
+    fab_shm_rx_advance(rx, rx->mask + 1 - at);
+    rx->mask = full;
+    rx->growth = 0;
+    return true;
+}
+
 /* Skip the rest of the ring. A PAD in slot 0 would skip the whole ring; no sender writes that. */
 static inline bool fab_shm_rx_skip(fab_shm_rx_t *rx, uint64_t word)
 {
     uint32_t at = (uint32_t) rx->pos & rx->mask;
 
+    if (0 != at && fab_shm_word(0, 0, FAB_SHM_FLAG_PAD | FAB_SHM_FLAG_GROW, rx->lap) == word) {
+        return fab_shm_rx_grow(rx, at);
+    }
     if (0 == at || fab_shm_word(0, 0, FAB_SHM_FLAG_PAD, rx->lap) != word) {
         return false;
     }
@@ -703,13 +743,38 @@ fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
     }
 }
 
+/*
+ * Get memory for all of the ring.  False: there is none, or it cannot be known; tx->full is the
+ * same as tx->mask then.
+ */
+FAB_EXPORT bool fab_shm_tx_back(fab_shm_tx_t *tx);
+
+/* Use all of the ring, if it is time, and this is a place to begin with it: see "Growth" above. */
+static inline __attribute__((cold)) void fab_shm_tx_consider_growth(fab_shm_tx_t *tx)
+{
+    const uint32_t at = (uint32_t) tx->head & tx->mask;
+
+    if (tx->head < FAB_SHM_GROW_AT || tx->is_ping_pong || tx->head < tx->promised || 0 == at ||
+        at != ((uint32_t) tx->head & tx->full) || !fab_shm_tx_refresh(tx) ||
+        fab_shm_tx_used(tx) > at || !fab_shm_tx_back(tx)) {
+        return;
+    }
+    fab_shm_tx_skip(tx, FAB_SHM_FLAG_PAD | FAB_SHM_FLAG_GROW, tx->full + 1 - at);
+    tx->mask = tx->full;
+}
+
 /* To be called after a message of n slots.  from: NULL if it is not polled. */
 static inline void fab_shm_tx_wrap_early(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
 {
     const uint64_t crossed = (tx->head ^ (tx->head - n)) & ~(uint64_t) (FAB_SHM_WRAP_EVERY - 1);
 
-    if (__builtin_expect(0 != crossed, 0) && NULL != from) {
-        fab_shm_tx_consider_wrap(tx, from, n);
+    if (__builtin_expect(0 != crossed, 0)) {
+        if (NULL != from) {
+            fab_shm_tx_consider_wrap(tx, from, n);
+        }
+        if (tx->mask != tx->full) {
+            fab_shm_tx_consider_growth(tx);
+        }
     }
 }
 

@@ -54,15 +54,22 @@ static int seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const
 }
 
 /*
- * The size of a ring in bytes, if no parameter sets it: by count and by time the best of 64 KiB to
- * 4 MiB for the first thousand messages of a pair, and for collectives, since all of it stays in
- * the processors' own caches.  It does not depend on the number of processes, unless these would
- * take more than FAB_SHM_RINGS_BYTES to send to one of them.
+ * The size of a ring in bytes, if no parameter sets it.  Some processors get a line faster from the
+ * second-level cache of another one than from the first, which is busy with loads and stores: an
+ * Intel processor with 48 KiB of first level fills a ring of 256 KiB up to twice as fast as one of
+ * 128 KiB or less.  To others the length makes no difference.  A ring uses its first part alone
+ * until much has been sent (shm_ring_inl.h, "Growth").
+ *
+ * With more processes rings are shorter: long ones only if those that a process receives by can all
+ * be in its second-level cache, and at most FAB_SHM_RINGS_BYTES for all of them.
  */
 static uint32_t choose_ring_size(uint32_t num_local)
 {
-    uint32_t size = FAB_SHM_RING_SIZE;
+    uint32_t size = FAB_SHM_RING_LONG;
 
+    while (size > FAB_SHM_RING_FIRST && (uint64_t) size * num_local > FAB_SHM_LONG_BYTES) {
+        size /= 2;
+    }
     while (size > FAB_SHM_RING_LEAST && (uint64_t) size * num_local > FAB_SHM_RINGS_BYTES) {
         size /= 2;
     }

@@ -46,9 +46,13 @@ enum {
     FAB_SHM_LOOKS_PER_TICK = 4,  /* of these, so many in /proc: open, read, close */
     /* rings for processes that join the job later, if shm_max_peers is automatic */
     FAB_SHM_SPARE_RINGS = 1024,
-    FAB_SHM_RING_SIZE = 64 << 10,  /* bytes of a ring */
+    /* bytes of a ring: shm_segment.c says on what it depends */
+    FAB_SHM_RING_LONG = 256 << 10,
+    FAB_SHM_RING_FIRST = 64 << 10, /* of which so many are used at first */
     FAB_SHM_RING_LEAST = 16 << 10, /* where the job has very many processes here */
-    FAB_SHM_RINGS_BYTES = 8 << 20, /* of the rings of all processes that send to one */
+    /* of the rings of all processes that send to one: if they are long, and in any case */
+    FAB_SHM_LONG_BYTES = 2 << 20,
+    FAB_SHM_RINGS_BYTES = 8 << 20,
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
     FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */
@@ -217,6 +221,17 @@ struct fab_shm_domain {
 static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)
 {
     return addr->ring_size / FAB_SHM_LINE;
+}
+
+/* Bytes of a ring that are used at first. */
+static inline uint32_t fab_shm_first_size(const fab_shm_addr_t *addr)
+{
+    uint32_t size = FAB_SHM_RING_FIRST;
+
+    while (size < addr->page || fab_shm_ring_eager_max(size) < addr->eager_max) {
+        size *= 2;
+    }
+    return size < addr->ring_size ? size : addr->ring_size;
 }
 
 /* A ring of this process's segment. */

@@ -51,7 +51,7 @@
 #include "fabric/fab.h"
 
 #define FAB_SHM_MAGIC   UINT64_C(0x314d485342414650) /* "PFABSHM1", little endian */
-#define FAB_SHM_VERSION 13
+#define FAB_SHM_VERSION 14
 #define FAB_SHM_FILE    "pml_tm" /* name of the segment's memfd */
 
 enum {
@@ -252,7 +252,8 @@ static inline uint8_t *fab_shm_payload(fab_shm_slot_t *slot)
 }
 
 enum {
-    FAB_SHM_FLAG_PAD = 1, /* no message: skip the rest of the ring, continue at its start */
+    FAB_SHM_FLAG_PAD = 1,  /* no message: skip the rest of the ring, continue at its start */
+    FAB_SHM_FLAG_GROW = 2, /* with PAD: and from there on use all of the ring */
 };
 
 static inline uint64_t fab_shm_word(uint32_t len, uint8_t id, uint8_t flags, uint16_t lap)

@@ -36,12 +36,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     if (0 == size) {
         return 0;
     }
-    uint32_t num_slots = sizes[input[0] % 4];
+    /* the ring may grow up to all slots */
+    uint32_t first = sizes[input[0] % 4], num_slots = MAX_SLOTS;
     size_t len = size - 1 < num_slots * sizeof(slots[0]) ? size - 1 : num_slots * sizeof(slots[0]);
     memset(slots, 0, sizeof(slots));
     memcpy(slots, input + 1, len);
     memset(&ctl, 0, sizeof(ctl));
-    fab_shm_rx_init(&rx, slots, num_slots, fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ctl);
+    fab_shm_rx_init(&rx, slots, first, num_slots, fab_shm_ring_eager_max(first * FAB_SHM_LINE),
+                    &ctl);
     for (int i = 0; i < 4 * MAX_SLOTS && FAB_SHM_MESSAGE == fab_shm_rx_peek(&rx, &msg); i++) {
         take(&msg, num_slots);
         fab_shm_rx_advance(&rx, msg.slots);

@@ -194,8 +194,8 @@ static void test_large_pages(void **state)
 static void first_lap_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    const size_t first = shm_domain(world)->addr.ring_size + (size_t) page_size;
-    const size_t ring = shm_domain(world)->addr.ring_size;
+    const size_t first = fab_shm_first_size(&shm_domain(world)->addr) + (size_t) page_size;
+    const size_t ring = fab_shm_first_size(&shm_domain(world)->addr);
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
@@ -234,7 +234,7 @@ static long long bytes_of(const fab_shm_domain_t *dom)
 /* Linux before 5.14 knows no MADV_POPULATE_WRITE: a ring has its memory all the same. */
 static void old_kernel_body(world_t *world)
 {
-    const long long ring = shm_domain(world)->addr.ring_size;
+    const long long ring = fab_shm_first_size(&shm_domain(world)->addr);
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     uint64_t got = 0;
 
@@ -258,6 +258,50 @@ static void test_old_kernel(void **state)
 {
     (void) state;
     assert_int_equal(world_run(2, false, old_kernel_body), 0);
+}
+
+static int growth_error; /* of the call for the memory of the rest of the ring; 0: none */
+
+/*
+ * The rest of a ring gets memory, once, when 1 MiB has been sent in messages of several slots.  If
+ * there is none, or the kernel cannot say so, the first part stays all of it.
+ */
+static void growth_body(world_t *world)
+{
+    enum { COUNT = 10000 }; /* of 5 slots */
+    const fab_shm_addr_t *addr = &shm_domain(world)->addr;
+    const size_t rest = addr->ring_size - fab_shm_first_size(addr);
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    static const unsigned char data[256];
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    for (uint64_t i = 1; i <= COUNT && 0 == world->rank; i++) {
+        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
+        populated = 1 == i ? 0 : populated;
+        populate_error = growth_error;
+        CHECK(i * 5 * FAB_SHM_LINE >= 1 << 20 || 0 == populated);
+        if (0 == i % 64) {
+            WORLD_UNTIL(NULL == peer->pending);
+        }
+    }
+    WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : COUNT == got);
+    CHECK(0 != world->rank || (0 == growth_error ? rest : 0) == populated);
+    CHECK(0 == world->failures);
+    world_barrier(world);
+    populate_error = 0;
+}
+
+static void test_growth(void **state)
+{
+    static const int errors[] = {0, EFAULT, EINVAL};
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        growth_error = errors[i];
+        assert_int_equal(world_run(2, false, growth_body), 0);
+    }
 }
 
 /* Processes that see pages of other sizes, as an emulator's may, do not communicate. */
@@ -290,7 +334,7 @@ static bool prepares; /* is the ring to be there before the first message? */
 /* What has been got for the peer's ring and first page by now is all that is needed, or nothing. */
 static bool is_connected(world_t *world, const fab_peer_t *peer)
 {
-    const size_t first = shm_domain(world)->addr.ring_size + (size_t) page_size;
+    const size_t first = fab_shm_first_size(&shm_domain(world)->addr) + (size_t) page_size;
     const bool is_there = NULL != ((const fab_shm_ep_t *) peer->ep)->entry;
 
     CHECK((is_there ? first : 0) == populated);
@@ -332,7 +376,9 @@ static void prepared(uint32_t num_local, unsigned ring_size, bool is_at_once)
     fab_params.shm_ring_size = 0;
 }
 
-/* Up to eight processes connect before the first message: 512 KiB of rings to each. */
+/*
+ * Up to eight processes connect before the first message: at first 512 KiB of rings to each.
+ */
 static void test_prepared(void **state)
 {
     (void) state;
@@ -340,7 +386,9 @@ static void test_prepared(void **state)
     prepared(8, 0, true);
     prepared(9, 0, false);
     prepared(2, 256 << 10, true);
-    prepared(2, 512 << 10, false);
+    prepared(2, 1 << 20, true);
+    prepared(32, 16 << 10, true);
+    prepared(33, 16 << 10, false);
 }
 
 /* ---- many senders, all in this process ---------------------------------- */
@@ -392,7 +440,8 @@ static void test_ring_length(void **state)
         uint32_t num_local;
         uint32_t size; /* bytes */
     } rows[] = {
-        {1, 64 << 10},   {2, 64 << 10},   {5, 64 << 10},   {128, 64 << 10},
+        {1, 256 << 10},  {2, 256 << 10},  {8, 256 << 10},  {9, 128 << 10},
+        {16, 128 << 10}, {17, 64 << 10},  {32, 64 << 10},  {128, 64 << 10},
         {129, 32 << 10}, {256, 32 << 10}, {512, 16 << 10}, {4096, 16 << 10},
     };
     alone_t alone;
@@ -1165,12 +1214,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
         cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_not_dumpable),   cmocka_unit_test(test_old_kernel),
-        cmocka_unit_test(test_cold),           cmocka_unit_test(test_found),
-        cmocka_unit_test(test_rung),           cmocka_unit_test(test_missed),
-        cmocka_unit_test(test_tick),           cmocka_unit_test(test_passed),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_namespaces),
-        cmocka_unit_test(test_prepared),       cmocka_unit_test(test_computes),
-        cmocka_unit_test(test_passed_late),    cmocka_unit_test(test_no_endpoint),
+        cmocka_unit_test(test_growth),         cmocka_unit_test(test_cold),
+        cmocka_unit_test(test_found),          cmocka_unit_test(test_rung),
+        cmocka_unit_test(test_missed),         cmocka_unit_test(test_tick),
+        cmocka_unit_test(test_passed),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_namespaces),     cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_computes),       cmocka_unit_test(test_passed_late),
+        cmocka_unit_test(test_no_endpoint),
     };
 
     fab_params.providers = (char *) "shm";

@@ -5,6 +5,8 @@
  *
  * TEST: sources=common/fabric/fab_copy.c variants=asan,tsan timeout=120 quick=no
  */
+#define MAX_SLOTS 256
+
 #include "test_shm_ring.h"
 
 #include <pthread.h>
@@ -23,6 +25,11 @@
 static void step(enum step what)
 {
     (void) what;
+}
+
+static ring_t *ring_new(uint32_t num_slots)
+{
+    return ring_new_growing(num_slots, num_slots);
 }
 
 static void ring_expect(ring_t *ring, uint64_t seq, size_t len)
@@ -252,6 +259,76 @@ static void test_early_wrap(void **state)
     free(ring);
 }
 
+/*
+ * A ring grows once, where it may, with messages in it: what comes before and after is right.
+ * seed: which lengths come, and how many are in the ring.
+ */
+static void grow_once(uint32_t first, uint32_t full, uint32_t seed)
+{
+    ring_t *ring = ring_new_growing(first, full);
+    uint64_t sent = 0, got = 0;
+
+    ring->tx.promised = seed % 9 * first; /* not before */
+    while (got < 40 * full) {
+        seed = seed * 1103515245 + 12345;
+        for (uint32_t n = 1 + (seed >> 16) % 8; n > 0; n--) {
+            const size_t len = (sent + seed % 7) * 37 % (ring->rx.eager_max + 1);
+            if (!ring_send(ring, len << 32 | sent, len, len)) {
+                break;
+            }
+            sent++;
+        }
+        for (uint32_t n = 1 + (seed >> 20) % 8; n > 0 && got < sent; n--, got++) {
+            fab_shm_msg_t msg = {0};
+            assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &msg));
+            assert_true((uint32_t) msg.hdr.tag == got);
+            assert_true(message_is(&msg, msg.hdr.tag, msg.hdr.tag >> 32));
+            fab_shm_rx_advance(&ring->rx, msg.slots);
+        }
+    }
+    assert_int_equal(ring->tx.mask, full - 1);
+    assert_int_equal(ring->rx.mask, full - 1);
+    while (got < sent) {
+        fab_shm_msg_t msg = {0};
+        assert_int_equal(FAB_SHM_MESSAGE, fab_shm_rx_peek(&ring->rx, &msg));
+        fab_shm_rx_advance(&ring->rx, msg.slots);
+        got++;
+    }
+    ring_expect_empty(ring);
+    free(ring);
+}
+
+static void test_growth(void **state)
+{
+    (void) state;
+    for (uint32_t seed = 0; seed < 500; seed++) {
+        grow_once(8, 16, seed);
+        grow_once(8, 64, seed);
+        grow_once(16, 64, seed);
+        grow_once(32, 64, seed);
+    }
+}
+
+/* Not while each message is answered, nor where the first part is all that there is memory for. */
+static void test_no_growth(void **state)
+{
+    ring_t *ring = ring_new_growing(16, 64);
+    uint64_t seq = 0;
+
+    (void) state;
+    ring->is_ping_pong = true;
+    (void) laps_of_100(ring, &seq);
+    ring->is_ping_pong = false;
+    ring->tx.promised = UINT64_MAX;
+    (void) laps_of_100(ring, &seq);
+    assert_int_equal(ring->tx.mask, 15);
+    ring->tx.promised = 0;
+    ring->tx.full = 15;
+    (void) laps_of_100(ring, &seq);
+    assert_int_equal(ring->tx.mask, 15);
+    free(ring);
+}
+
 /* Send size bytes of the tag's lowest one, under id 3. */
 static void send_bytes(ring_t *ring, uint64_t tag, uint32_t ctx, uint32_t size)
 {
@@ -472,6 +549,32 @@ static void test_malformed(void **state)
     free(ring);
 }
 
+/* A ring is told to grow where it may not: at its start, in another part's lap, twice. */
+static void test_malformed_growth(void **state)
+{
+    const uint8_t grow = FAB_SHM_FLAG_PAD | FAB_SHM_FLAG_GROW;
+    ring_t *ring = ring_new_growing(16, 64);
+
+    (void) state;
+    for (uint32_t at = 0; at < 64; at++) {
+        const uint16_t lap = ring->rx.lap;
+        if (0 == at || at >= 16) {
+            assert_int_equal(look_with(ring, fab_shm_word(0, 0, grow, lap)), FAB_SHM_BAD);
+        }
+        assert_int_equal(look_with(ring, fab_shm_word(0, 0, FAB_SHM_FLAG_GROW, lap)), FAB_SHM_BAD);
+        assert_int_equal(look_with(ring, fab_shm_word(1, 0, grow, lap)), FAB_SHM_BAD);
+        fab_shm_rx_advance(&ring->rx, 1);
+    }
+    fab_shm_rx_advance(&ring->rx, 3);
+    atomic_store(&ring->slots[0].word, 0);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, grow, ring->rx.lap)), FAB_SHM_EMPTY);
+    assert_int_equal(ring->rx.mask, 63);
+    assert_ptr_equal(ring->rx.slot, ring->slots);
+    fab_shm_rx_advance(&ring->rx, 3);
+    assert_int_equal(look_with(ring, fab_shm_word(0, 0, grow, ring->rx.lap)), FAB_SHM_BAD);
+    free(ring);
+}
+
 /* A malformed message is not taken, however large the buffer, and stays for the poll. */
 static void test_take_malformed(void **state)
 {
@@ -529,7 +632,7 @@ static size_t thread_len(uint64_t seq)
 /* After an early wrap so short a ring has little room: the threads wait for each other often. */
 static uint64_t thread_messages(const ring_t *ring)
 {
-    return ring->is_ping_pong ? THREAD_MESSAGES / 20 : THREAD_MESSAGES;
+    return ring->tx.full > 63 ? 1000 : ring->is_ping_pong ? THREAD_MESSAGES / 20 : THREAD_MESSAGES;
 }
 
 static void *thread_send(void *arg)
@@ -546,13 +649,11 @@ static void *thread_send(void *arg)
     return NULL;
 }
 
-static void two_threads(bool is_ping_pong)
+static void two_threads(ring_t *ring)
 {
-    ring_t *ring = ring_new(64);
     pthread_t sender;
     uint32_t sleeps = 0;
 
-    ring->is_ping_pong = is_ping_pong;
     assert_int_equal(pthread_create(&sender, NULL, thread_send, ring), 0);
     for (uint64_t seq = 1; seq <= thread_messages(ring);) {
         fab_shm_msg_t msg = {0};
@@ -585,9 +686,22 @@ static void two_threads(bool is_ping_pong)
 
 static void test_two_threads(void **state)
 {
+    ring_t *ring = ring_new(64);
+
     (void) state;
-    two_threads(false);
-    two_threads(true);
+    two_threads(ring);
+    ring = ring_new(64);
+    ring->is_ping_pong = true;
+    two_threads(ring);
+}
+
+/* The threads are so fast through a short ring that it grows early in a run. */
+static void test_two_threads_growth(void **state)
+{
+    (void) state;
+    for (int i = 0; i < 200; i++) {
+        two_threads(ring_new_growing(64, 256));
+    }
 }
 
 int main(int argc, char **argv)
@@ -601,6 +715,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_skipped_slot_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap_keeps_no_old_word),
         cmocka_unit_test(test_early_wrap),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_no_growth),
         cmocka_unit_test(test_take_short),
         cmocka_unit_test(test_take_any),
         cmocka_unit_test(test_take_malformed),
@@ -608,8 +724,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ahead_sender),
         cmocka_unit_test(test_ahead_receiver),
         cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_malformed_growth),
         cmocka_unit_test(test_bad_tail),
         cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_two_threads_growth),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

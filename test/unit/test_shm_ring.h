@@ -13,6 +13,7 @@ static void step(enum step what);
 #define FAB_SHM_WRAP_MAX   8
 #define FAB_SHM_WRAP_LAG   1
 #define FAB_SHM_LAG        1
+#define FAB_SHM_GROW_AT    1
 
 #include "shm/shm_ring_inl.h"
 
@@ -23,30 +24,37 @@ static void step(enum step what);
 
 #include <cmocka.h>
 
-enum { MAX_SLOTS = 64 };
+#ifndef MAX_SLOTS
+#define MAX_SLOTS 64
+#endif
 
 typedef struct ring {
     fab_shm_slot_t slots[MAX_SLOTS];
     fab_shm_ctl_t ctl;
     _Atomic uint64_t doorbell __attribute__((aligned(64)));
     uint64_t stale[MAX_SLOTS / 64];
-    uint32_t num_slots;
     fab_shm_tx_t tx;
     fab_shm_rx_t rx;
     fab_shm_rx_t back; /* the ring from the peer: only its position */
     bool is_ping_pong; /* the peer answers each message */
 } ring_t;
 
-static ring_t *ring_new(uint32_t num_slots)
+/* A ring that begins with num_slots, and may grow to num_full. */
+static ring_t *ring_new_growing(uint32_t num_slots, uint32_t num_full)
 {
     ring_t *ring = aligned_alloc(64, (sizeof(*ring) + 63) & ~(size_t) 63);
 
     memset(ring, 0, sizeof(*ring));
-    ring->num_slots = num_slots;
-    fab_shm_tx_init(&ring->tx, ring->slots, num_slots, ring->stale, &ring->ctl, &ring->doorbell, 5);
-    fab_shm_rx_init(&ring->rx, ring->slots, num_slots,
+    fab_shm_tx_init(&ring->tx, ring->slots, num_slots, num_full, ring->stale, &ring->ctl,
+                    &ring->doorbell, 5);
+    fab_shm_rx_init(&ring->rx, ring->slots, num_slots, num_full,
                     fab_shm_ring_eager_max(num_slots * FAB_SHM_LINE), &ring->ctl);
     return ring;
+}
+
+bool fab_shm_tx_back(fab_shm_tx_t *tx)
+{
+    return tx->mask != tx->full;
 }
 
 /* A message of n slots was sent. */

@@ -41,6 +41,8 @@ static struct model {
     bool sleeps;
     bool takes; /* messages past the poll, by ring_take() */
     bool is_ping_pong;
+    bool is_growing;
+    unsigned long grown; /* runs in which the ring has grown */
     uint32_t stale; /* slots of each message of the first lap, whose payload looks like words */
     unsigned kinds; /* of steps at which sides are switched: those that matter for the scenario */
     /* the schedule: at each step which side ran, and whether the other could have */
@@ -168,10 +170,12 @@ static void model_lead_in(ring_t *ring, uint32_t start)
  */
 static bool model_run(int given, uint32_t start)
 {
-    model.ring = ring_new(8);
+    model.ring = ring_new_growing(8, model.is_growing ? 32 : 8);
     model.ring->is_ping_pong = model.is_ping_pong;
+    model.ring->tx.promised = UINT64_MAX; /* it stays as it is, in the lead-in */
     model.is_running = false;
     model_lead_in(model.ring, start);
+    model.ring->tx.promised = 0;
     model.is_wrong = model.is_asleep = false;
     model_start(SENDER, model_sender);
     model_start(RECEIVER, model_receiver);
@@ -194,6 +198,7 @@ static bool model_run(int given, uint32_t start)
         model.is_waiting[1 - side] = false; /* it may see something new */
     }
     model.is_running = false;
+    model.grown += 31 == model.ring->rx.mask;
     free(model.ring);
     return !model.is_wrong && model.is_done[SENDER] && model.is_done[RECEIVER];
 }
@@ -336,6 +341,33 @@ static void test_all_interleavings_when_full(void **state)
     }
 }
 
+/* The ring grows among the messages: at each place where it may, with the receiver behind. */
+static void test_all_interleavings_growing(void **state)
+{
+    (void) state;
+    model.runs = model.grown = 0;
+    model.sleeps = false;
+    model.is_ping_pong = false;
+    model.is_growing = true;
+    model.kinds = STEP_word;
+    model.num_messages = 2;
+    for (uint32_t start = 32; start < 40; start++) {
+        for (int mix = 0; mix < 9; mix++) {
+            model.len[0] = model_lens[mix % 3];
+            model.len[1] = model_lens[mix / 3];
+            model_schedules(start);
+        }
+    }
+    model.kinds = STEP_word | STEP_tail;
+    model.len[0] = model.len[1] = 128;
+    for (uint32_t start = 34; start < 37; start++) {
+        model_schedules(start);
+    }
+    model.is_growing = false;
+    print_message("grown in %lu of them\n", model.grown);
+    assert_true(model.grown > 0 && model.grown < model.runs);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +378,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_all_interleavings_sleeping, model_setup,
                                         model_teardown),
         cmocka_unit_test_setup_teardown(test_all_interleavings_when_full, model_setup,
+                                        model_teardown),
+        cmocka_unit_test_setup_teardown(test_all_interleavings_growing, model_setup,
                                         model_teardown),
     };
 
