@@ -13,11 +13,11 @@
 #include "fabric/fab_cpus.h"
 #include "fabric/fab_cuda.h"
 #include "fabric/fab_fit.h"
-#include "fabric/fab_help.h"
 #include "opal/mca/rcache/rcache.h"
 #include "opal/runtime/opal.h"
 
 #include "btl_fabric_entry.h"
+#include "btl_fabric_help.h"
 #include "btl_fabric_op.h"
 
 OPAL_DECLSPEC extern mca_btl_base_component_t mca_btl_fabric_component;
@@ -48,9 +48,10 @@ static const fab_param_table_t size_table = FAB_PARAM_TABLE(size_rows);
 
 static bool check_sizes(char *why, size_t size)
 {
+    static const char *const prefixes[] = {"btl_fabric_", NULL};
     const mca_btl_base_module_t *btl = &mca_btl_fabric.super;
 
-    if (OPAL_SUCCESS != fab_param_check(&size_table, btl, "btl_fabric_", why, size)) {
+    if (OPAL_SUCCESS != fab_param_check(&size_table, btl, prefixes, why, size)) {
         return false;
     }
     for (size_t i = 0; i < size_table.num; i++) {
@@ -117,22 +118,6 @@ static void log_line(void *ctx, int level, const char *text)
     (void) ctx;
     opal_output_verbose(level, mca_btl_fabric.output, "%s", text);
 }
-
-/* What btl fabric tells the user, by topic. */
-/* clang-format off */
-static const fab_help_topic_t help[] = {
-    {"bad-value",
-     "The BTL \"fabric\" is not used because one of its parameters has an invalid\n"
-     "value.\n"
-     "\n"
-     "  Host:      %s\n"
-     "  Problem:   %s\n"
-     "\n"
-     "\"ompi_info --param btl fabric --level 9\" explains every parameter with its\n"
-     "range and default.\n"},
-    {NULL, NULL},
-};
-/* clang-format on */
 
 /* Did mpirun request fault tolerance?  A BTL can only ask for the parameter, which 4.1 has not. */
 static bool is_fault_tolerant(void)
@@ -286,18 +271,47 @@ static int start(void)
     return OPAL_SUCCESS;
 }
 
+static void tell_bad_value(const char *problem)
+{
+    if (fab_help_is_first(&mca_btl_fabric_component.btl_version, false)) {
+        fab_help_show(mca_btl_fabric_help, "bad-value", fab_process.nodename, problem);
+    }
+}
+
+/* What the user has to know of the values, shown once on a host.  False: they cannot be used. */
+static bool check_params(void)
+{
+    char text[512];
+    bool is_only;
+
+    if (OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
+        if (!fab_params_pml_is_tm(&is_only)) { /* which checks them, too */
+            tell_bad_value(text);
+        }
+        return false;
+    }
+    if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, text, sizeof(text)) ||
+        !check_sizes(text, sizeof(text))) {
+        tell_bad_value(text);
+        return false;
+    }
+    if (0 == fab_process.my_local_rank &&
+        fab_params_unknown("btl_fabric_", &mca_btl_fabric_param_table, fab_params_is_known, text,
+                           sizeof(text)) > 0) {
+        fab_help_show(mca_btl_fabric_help, "unknown-name", fab_process.nodename, text);
+    }
+    return true;
+}
+
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads)
 {
     mca_btl_base_module_t **modules;
-    char why[512];
 
     (void) enable_progress_threads, (void) enable_mpi_threads;
     *num_btls = 0;
     mca_btl_fabric.is_named = is_named();
-    if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, why, sizeof(why)) ||
-        !check_sizes(why, sizeof(why)) || OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
-        fab_help_show(help, "bad-value", fab_process.nodename, why);
+    if (!check_params()) {
         return NULL;
     }
     modules = malloc(sizeof(*modules)); /* the framework frees it */

@@ -11,7 +11,7 @@
 
 static const fab_param_t rows[] = {
     {
-        FAB_PARAM(mca_btl_fabric_params_t, verbose, INT, 2),
+        FAB_PARAM(mca_btl_fabric_params_t, verbose, INT, 1),
         FAB_PARAM_NUMBER(0, 0, 100),
         .help = "From 10 on, the first process prints a table of the paths to its peers. From 20 "
                 "on, every process does. From 1 on, messages say why a provider or a process "
@@ -54,7 +54,8 @@ const fab_param_table_t mca_btl_fabric_param_table = FAB_PARAM_TABLE(rows);
 
 int mca_btl_fabric_params_check(const mca_btl_fabric_params_t *params, char *buf, size_t size)
 {
-    int rc = fab_param_check(&mca_btl_fabric_param_table, params, "btl_fabric_", buf, size);
+    static const char *const prefixes[] = {"btl_fabric_", NULL};
+    int rc = fab_param_check(&mca_btl_fabric_param_table, params, prefixes, buf, size);
 
     if (OPAL_SUCCESS == rc && -1 != params->free_list_max &&
         params->free_list_max < params->free_list_num) {

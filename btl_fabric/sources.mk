@@ -7,6 +7,8 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_component.c \
 	btl_fabric/btl_fabric_counters.h \
 	btl_fabric/btl_fabric_entry.h \
+	btl_fabric/btl_fabric_help.c \
+	btl_fabric/btl_fabric_help.h \
 	btl_fabric/btl_fabric_mem.c \
 	btl_fabric/btl_fabric_mem.h \
 	btl_fabric/btl_fabric_module.c \

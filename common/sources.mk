@@ -23,6 +23,7 @@ common_tm_sources = \
 	common/fabric/fab_fit.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
+	common/fabric/fab_help_first.c \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
 	common/fabric/fab_load.c \
@@ -39,6 +40,7 @@ common_tm_sources = \
 	common/fabric/fab_param.c \
 	common/fabric/fab_param.h \
 	common/fabric/fab_param_mca.c \
+	common/fabric/fab_param_names.c \
 	common/fabric/fab_params.c \
 	common/fabric/fab_params.h \
 	common/fabric/fab_peer.c \

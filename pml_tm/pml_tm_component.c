@@ -5,11 +5,11 @@
 #include "pml_tm.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_counters.h"
 #include "fabric/fab_cuda.h"
+#include "fabric/fab_help.h"
 #include "fabric/fab_look.h"
 #include "shm/shm_inl.h"
 
@@ -167,41 +167,36 @@ static int tm_close(void)
     return OMPI_SUCCESS;
 }
 
-/* Did the user name tm? If so, a reason not to use it is reported as an error. */
-static bool is_requested(void)
-{
-    const char *const *value = NULL;
-    int index = mca_base_var_find("ompi", "pml", NULL, NULL);
-
-    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) &&
-           NULL != value && NULL != value[0] && 0 == strncmp(value[0], "tm", 2);
-}
-
-/* One process per host shows a message for which all have the same reason. */
-static bool is_speaker(void)
-{
-    return 0 == fab_process.my_local_rank;
-}
-
 /*
- * The first process to exit ends the job, so the others give the process that shows the message
- * some time.
+ * tm cannot be used in this process, for a reason that others of this host may have, too.  True:
+ * this process tells the user.  If the user allows nothing but tm, it then ends the job, by
+ * end_if_only().
  */
-static void wait_for_speaker(void)
+static bool tells_user(void)
 {
-    if (!is_speaker()) {
-        usleep(2000000);
+    bool is_only;
+
+    return fab_params_pml_is_tm(&is_only) && fab_help_is_first(mca_pml_tm.component, is_only);
+}
+
+/* Open MPI would end the job, too, and say that there is no component. */
+static void end_if_only(void)
+{
+    bool is_only;
+
+    if (fab_params_pml_is_tm(&is_only) && is_only) {
+        ompi_rte_abort(1, NULL);
     }
 }
 
 /* tm cannot be used in this process. */
 static void refuse(const char *topic, const char *why)
 {
-    if (is_requested()) {
+    opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
+    if (tells_user()) {
         fab_help_show(mca_pml_tm_help, topic, fab_process.nodename, why);
-    } else {
-        opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
     }
+    end_if_only();
 }
 
 /*
@@ -217,16 +212,14 @@ static bool reaches_all_hosts(void)
     if (num_procs <= num_local || NULL == why) {
         return true;
     }
-    if (is_requested()) {
-        /* other processes may have another reason: they show it if the job still runs */
-        wait_for_speaker();
+    opal_output_verbose(1, mca_pml_tm.output,
+                        "pml tm is not used: %u processes, %u on this host; %s", num_procs,
+                        num_local, why);
+    if (tells_user()) {
         fab_help_show(mca_pml_tm_help, "several-hosts", fab_process.nodename, num_procs, num_local,
                       why);
-    } else {
-        opal_output_verbose(1, mca_pml_tm.output,
-                            "pml tm is not used: %u processes, %u on this host; %s", num_procs,
-                            num_local, why);
     }
+    end_if_only();
     return false;
 }
 
@@ -304,26 +297,35 @@ static void init_state(void)
     mca_pml_tm_module.pml_max_contextid = mca_pml_tm.max_context;
 }
 
+/* A misspelt parameter has no effect; the job goes on.  One process of each host says so. */
+static void warn_of_unknown(void)
+{
+    char names[512];
+
+    if (0 == fab_process.my_local_rank &&
+        fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, fab_params_is_known, names,
+                           sizeof(names)) > 0) {
+        fab_help_show(mca_pml_tm_help, "unknown-parameter", fab_process.nodename, names);
+    }
+}
+
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
                                       bool enable_mpi_threads)
 {
     char why[512];
     int best = *priority;
+    bool is_only;
 
     *priority = mca_pml_tm.params.priority;
     if (OPAL_SUCCESS != mca_pml_tm_params_check(&mca_pml_tm.params, why, sizeof(why)) ||
         OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
-        if (is_requested()) {
-            wait_for_speaker();
-        }
-        if (!is_requested() || is_speaker()) {
-            refuse("bad-parameter", why);
-        }
+        refuse("bad-parameter", why);
         return NULL;
     }
-    if (best > *priority && !is_requested()) {
+    if (best > *priority && !fab_params_pml_is_tm(&is_only)) {
         return NULL;
     }
+    warn_of_unknown();
     init_state();
     if (mca_pml_tm.params.progress_thread) {
         opal_set_using_threads(true); /* before the fabric is opened: Open MPI is to use locks */

@@ -16,6 +16,13 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "\n"
      "\"ompi_info --param pml tm --level 9\" explains every parameter with its\n"
      "range and default.\n"},
+    {"unknown-parameter",
+     "A parameter was given that the PML \"tm\" does not have. It has no effect.\n"
+     "\n"
+     "  Host:      %s\n"
+     "  Given:     %s\n"
+     "\n"
+     "\"ompi_info --param pml tm --level 9\" lists all parameters.\n"},
     {"no-fabric",
      "The PML \"tm\" was asked for, but cannot exchange messages on this host.\n"
      "\n"
@@ -43,7 +50,7 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "  Problem:     %s\n"
      "\n"
      "All processes that communicate must select pml tm (\"--mca pml tm\"), in the\n"
-     "same version.\n"},
+     "same version, and with the same pml_tm_providers.\n"},
     {"peer-failed",
      "The PML \"tm\" lost a process that this job needs; the job ends.\n"
      "\n"
@@ -93,9 +100,10 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "Post receives earlier, or lower pml_tm_unexpected_max: senders are held back\n"
      "when such messages take more memory than that.\n"},
     {"no-communicator",
-     "The PML \"tm\" on host %s has no memory, or no room in its tags, for MPI_COMM_WORLD\n"
-     "or MPI_COMM_SELF. The job ends. Give its processes more memory, or use fewer of\n"
-     "them on this host. If the tags are the cause, a message above says more.\n"},
+     "The PML \"tm\" could not set up MPI_COMM_WORLD or MPI_COMM_SELF on host %s:\n"
+     "there is not enough memory, or the tag has too few bits for this number of\n"
+     "ranks. The job ends. Give its processes more memory, or use fewer of them on\n"
+     "this host. If the tags are the cause, a message above says more.\n"},
     {NULL, NULL},
 };
 /* clang-format on */

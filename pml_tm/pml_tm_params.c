@@ -23,7 +23,7 @@ static const fab_param_t rows[] = {
                 "19. \"--mca pml tm\" selects it whatever its priority.",
     },
     {
-        FAB_PARAM(mca_pml_tm_params_t, verbose, INT, 2),
+        FAB_PARAM(mca_pml_tm_params_t, verbose, INT, 1),
         FAB_PARAM_NUMBER(0, 0, 100),
         .help = "From 10 on, the first process prints a table of the paths to its peers: provider, "
                 "protocol by message size, and single-copy mechanism, or why there is none. From "
@@ -55,8 +55,8 @@ static const fab_param_t rows[] = {
         .special_means = "131072, or 0 if waiting processes yield (wait)",
         .help =
             "Longest message that goes through shared memory in fragments of 8 KiB, so that the "
-            "receiver copies one fragment out while the sender copies the next one in: of those "
-            "above eager_limit the ones that a blocking call sends. 0: no message.",
+            "receiver copies one fragment out while the sender copies the next one in. Above "
+            "eager_limit this applies to blocking sends only. 0: no message.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, tag_source_bits, INT, 6),
@@ -100,8 +100,8 @@ static const fab_param_t rows[] = {
         .unit = "seconds",
         .help =
             "How long a process that ends, or disconnects, waits for peers to complete what "
-            "has begun: answers to their messages, requests that the program freed, and what the "
-            "network took no more of. Raise it if processes compute for longer between two "
+            "has begun: answers to their messages, requests that the program freed, and data that "
+            "the network no longer accepts. Raise it if processes compute for longer between two "
             "MPI calls. MPI_T may change it while the program runs.",
     },
     {
@@ -112,16 +112,17 @@ static const fab_param_t rows[] = {
                 "value.",
     },
     {
-        FAB_PARAM(mca_pml_tm_params_t, report_after, INT, 3),
+        FAB_PARAM(mca_pml_tm_params_t, report_after, INT, 1),
         .is_live = true,
         FAB_PARAM_NUMBER(0, 1, 1000000),
         .unit = "seconds",
         .special = 0,
         .special_means = "no report",
         .help =
-            "A call that waits for so long asks the processes that it waits for what they wait "
-            "for, and reports what it finds: who waits for whom, in a circle or for one rank, "
-            "and messages that nearly fit. It does so again after two and four times as long. "
+            "A call that has waited this long asks the processes that it waits for what they wait "
+            "for, and reports what it finds: which ranks wait for which, in a circle or for one "
+            "rank, and messages that almost match. It reports again after two and four times as "
+            "long. "
             "A report never ends the job. Give all processes the same value. MPI_T may change it "
             "while the program runs.",
     },
@@ -184,7 +185,8 @@ const fab_param_table_t mca_pml_tm_param_table = FAB_PARAM_TABLE(rows);
 
 int mca_pml_tm_params_check(const mca_pml_tm_params_t *params, char *buf, size_t size)
 {
-    int rc = fab_param_check(&mca_pml_tm_param_table, params, "pml_tm_", buf, size);
+    static const char *const prefixes[] = {"pml_tm_", NULL};
+    int rc = fab_param_check(&mca_pml_tm_param_table, params, prefixes, buf, size);
 
     if (OPAL_SUCCESS == rc && -1 != params->free_list_max &&
         params->free_list_max < params->free_list_num) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tm_info: does pml tm fit here?  One page: the Open MPI that it was built for and the one that
- * runs, where the component is and whether Open MPI finds it, the providers, limits.
+ * runs, where the component is and whether Open MPI finds it, parameters, the providers, limits; as
+ * text, or as JSON with a member for each line.
  *
  * Nothing of Open MPI is read or called before it is known to fit.
  */
@@ -23,6 +24,7 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_fit.h"
+#include "pml_tm/pml_tm_params.h"
 #include "pml_tm/pml_tm_shared.h"
 #include "tm_commit.h"
 #include "tm_info.h"
@@ -30,34 +32,68 @@
 enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2, PORT_SIZE = 24 };
 
 static bool is_quiet; /* --check: problems only */
+static bool is_json;
+static const char *separator = ""; /* of the next member, with is_json */
 static int status = STATUS_GOOD;
 
 /* ---- output ------------------------------------------------------------- */
 
+/* A string of JSON, in quotes. */
+static void put_json(const char *text)
+{
+    putchar('"');
+    for (; '\0' != *text; text++) {
+        if ('"' == *text || '\\' == *text) {
+            putchar('\\');
+        }
+        if ((unsigned char) *text < ' ') {
+            printf("\\u%04x", (unsigned char) *text);
+        } else {
+            putchar(*text);
+        }
+    }
+    putchar('"');
+}
+
+static void put_member(const char *name, const char *text)
+{
+    fputs(separator, stdout);
+    put_json(name);
+    fputs(": ", stdout);
+    put_json(text);
+    separator = ",\n  ";
+}
+
 static __attribute__((format(printf, 2, 3))) void say(const char *name, const char *format, ...)
 {
+    char text[1024];
     va_list args;
 
-    if (is_quiet) {
-        return;
-    }
-    printf("  %-18s ", name);
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    putchar('\n');
+    if (is_json) {
+        put_member(name, text);
+    } else if (!is_quiet) {
+        printf("  %-18s %s\n", name, text);
+    }
 }
 
 /* pml tm cannot be used. */
 static __attribute__((format(printf, 2, 3))) void say_bad(const char *name, const char *format, ...)
 {
+    char text[4096], member[32];
     va_list args;
 
-    printf(is_quiet ? "tm_info: %s: " : "  %-18s NO: ", name);
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    putchar('\n');
+    if (is_json) {
+        snprintf(member, sizeof(member), "%s: problem", name);
+        put_member(member, text);
+    } else {
+        printf(is_quiet ? "tm_info: %s: %s\n" : "  %-18s NO: %s\n", name, text);
+    }
     status = STATUS_BAD;
 }
 
@@ -152,31 +188,131 @@ static void check_component(void)
     }
 }
 
-/* ---- providers ---------------------------------------------------------- */
+/* ---- parameters --------------------------------------------------------- */
+
+static mca_pml_tm_params_t own_params;
 
 static bool register_params(void)
 {
-    static const mca_base_component_t component = {.mca_type_name = "pml",
-                                                   .mca_component_name = "tm"};
+    static const mca_base_component_t component = {
+        .mca_project_name = "ompi", .mca_type_name = "pml", .mca_component_name = "tm"};
 
-    return OPAL_SUCCESS == fab_params_register((const void *) &component);
+    return OPAL_SUCCESS == fab_param_register(&mca_pml_tm_param_table, &own_params,
+                                              (const void *) &component) &&
+           OPAL_SUCCESS == fab_params_register((const void *) &component);
+}
+
+/* A line if the user has set it. */
+static int show_param(const fab_param_t *row, const void *values)
+{
+    const int index = mca_base_var_find("ompi", "pml", "tm", row->name);
+    const char *file = NULL, *value = (const char *) values + row->offset;
+    mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+    char name[64];
+
+    if (index < 0 || OPAL_SUCCESS != mca_base_var_get_value(index, NULL, &source, &file) ||
+        MCA_BASE_VAR_SOURCE_DEFAULT == source) {
+        return 0;
+    }
+    file = NULL != file ? file : "environment";
+    snprintf(name, sizeof(name), "pml_tm_%s", row->name);
+    switch (row->type) {
+    case FAB_PARAM_STRING:
+        say(name, "%s   (%s)", NULL != *(char *const *) value ? *(char *const *) value : "", file);
+        break;
+    case FAB_PARAM_SIZE:
+        say(name, "%zu   (%s)", *(const size_t *) value, file);
+        break;
+    default: /* an unsigned one is in the range of an int, too */
+        say(name, "%d   (%s)", *(const int *) value, file);
+    }
+    return 1;
+}
+
+static int show_table(const fab_param_table_t *table, const void *values)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < table->num; i++) {
+        count += show_param(&table->rows[i], values);
+    }
+    return count;
+}
+
+/* What is set, what cannot be, and names that no parameter has. */
+static void check_params(void)
+{
+    char text[1024];
+    int count;
+
+    if (!register_params()) {
+        say_bad("parameters", "cannot be registered");
+        return;
+    }
+    count = show_table(&mca_pml_tm_param_table, &own_params);
+    for (size_t t = 0; t < fab_params_num_tables; t++) {
+        count += show_table(fab_params_tables[t], &fab_params);
+    }
+    if (OPAL_SUCCESS != mca_pml_tm_params_check(&own_params, text, sizeof(text)) ||
+        OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
+        say_bad("parameters", "%s", text);
+    } else if (0 == count) {
+        say("parameters", "all have their defaults");
+    }
+    if (fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, fab_params_is_known, text,
+                           sizeof(text)) > 0) {
+        say("no parameter", "%s: it has no effect", text);
+    }
+}
+
+/* ---- providers ---------------------------------------------------------- */
+
+/* Warnings, such as of an interface that this host does not have. */
+static void log_line(void *ctx, int level, const char *text)
+{
+    (void) ctx;
+    if (0 == level) {
+        say("note", "%s", text);
+    }
+}
+
+/* The lines of fab_describe(). */
+static void show_providers(char *text)
+{
+    char *save = NULL;
+
+    if (!is_json) {
+        printf("\n%s", text);
+        return;
+    }
+    printf("%s\"paths\": [", separator);
+    separator = "";
+    for (char *line = strtok_r(text, "\n", &save); NULL != line;
+         line = strtok_r(NULL, "\n", &save)) {
+        printf("%s\n    ", separator);
+        put_json(line);
+        separator = ",";
+    }
+    printf("]");
+    separator = ",\n  ";
 }
 
 /* The fabric as a process of a job of two on this host, and more on others, would open it. */
 static void check_providers(void)
 {
-    const fab_config_t config = {.user = FAB_USER_PML, .name = 1, .num_local = 2, .is_tool = true};
+    const fab_config_t config = {
+        .user = FAB_USER_PML, .name = 1, .num_local = 2, .is_tool = true, .log = log_line};
     const char *why = "unknown";
     char text[4096];
     fab_t *fab;
 
-    if (!register_params() || OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
+    if (OPAL_SUCCESS != fab_open(&config, &fab, &why)) {
         say_bad("providers", "%s", why);
         return;
     }
     if (!is_quiet) {
         fab_describe(fab, text, sizeof(text));
-        printf("\n%s", text);
+        show_providers(text);
     }
     if (!fab_is_open(fab, "shm") && NULL != fab_why_one_host(fab)) {
         say_bad("providers", "no process can be reached: %s", fab_why_one_host(fab));
@@ -194,7 +330,9 @@ static void show_limits(void)
         return;
     }
     tm_info_find_limits(limits);
-    putchar('\n');
+    if (!is_json) {
+        putchar('\n');
+    }
     for (int i = 0; i < TM_INFO_LIMITS; i++) {
         say(limits[i].name, "%s%s%s", limits[i].value, NULL != limits[i].advice ? "   " : "",
             NULL != limits[i].advice ? limits[i].advice : "");
@@ -204,7 +342,7 @@ static void show_limits(void)
 static int usage(FILE *out, int rc)
 {
     fprintf(out,
-            "Usage: tm_info [--check]\n"
+            "Usage: tm_info [--check | --json]\n"
             "       tm_info --measure\n"
             "       tm_info --serve [--port PORT]\n"
             "       tm_info --ping HOST [--port PORT]\n"
@@ -214,14 +352,16 @@ static int usage(FILE *out, int rc)
             "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
             "be used, 1 if not, 2 for wrong arguments.\n\n"
             "  --check    print only why it cannot be used\n"
+            "  --json     print the page as a JSON object, with a member for each line\n"
+            "  --version  print the version\n"
             "  --measure  latency and bandwidth of each way between two processes here\n"
             "  --serve    wait for --ping from other hosts, until Ctrl-C\n"
             "  --ping     the same between this host and one where --serve runs\n"
             "  --port     of --serve, and where --ping finds it (%d)\n"
             "  --layout   memory and limits of a job of so many hosts with so many ranks each,\n"
             "             as 8x64: calculated, nothing is started\n"
-            "  --errors   print the messages of pml tm, or those with these words: what\n"
-            "             happened and what to do\n",
+            "  --errors   look up a message of pml tm by some of its words: what happened,\n"
+            "             what to do, and where doc/troubleshooting.md has more\n",
             TM_INFO_PORT);
     return rc;
 }
@@ -255,14 +395,24 @@ static bool init(int *argc, char ***argv)
 
 static int show_page(int *argc, char ***argv)
 {
-    if (!is_quiet) {
+    if (is_json) {
+        fputs("{\n  ", stdout);
+        say("pml_tm", "%s", TM_VERSION);
+        say("commit", "%s", TM_COMMIT);
+    } else if (!is_quiet) {
         printf("pml_tm %s, commit %s\n\n", TM_VERSION, TM_COMMIT);
     }
     if (init(argc, argv)) {
         check_component();
-        check_providers();
+        check_params();
+        if (STATUS_GOOD == status) {
+            check_providers();
+        }
     }
     show_limits();
+    if (is_json) {
+        printf("%s\"usable\": %s\n}\n", separator, STATUS_GOOD == status ? "true" : "false");
+    }
     return status;
 }
 
@@ -303,11 +453,13 @@ int main(int argc, char **argv)
     static const struct option options[] = {{"check", no_argument, NULL, 'c'},
                                             {"errors", no_argument, NULL, 'e'},
                                             {"help", no_argument, NULL, 'h'},
+                                            {"json", no_argument, NULL, 'j'},
                                             {"layout", required_argument, NULL, 'l'},
                                             {"measure", no_argument, NULL, 'm'},
                                             {"ping", required_argument, NULL, 'p'},
                                             {"port", required_argument, NULL, 'P'},
                                             {"serve", no_argument, NULL, 's'},
+                                            {"version", no_argument, NULL, 'V'},
                                             {0}};
     char port[PORT_SIZE];
     const char *argument = NULL;
@@ -327,14 +479,20 @@ int main(int argc, char **argv)
             break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
+        case 'V':
+            printf("tm_info (pml_tm) %s, commit %s\n", TM_VERSION, TM_COMMIT);
+            return STATUS_GOOD;
         case 'c':
         case 'e':
+        case 'j':
         case 'l':
         case 'm':
         case 'p':
         case 's':
             if (0 != mode && option != mode) {
-                return usage(stderr, STATUS_USAGE);
+                fprintf(stderr, "tm_info: two of --check, --json, --serve, --ping, --errors and "
+                                "others were given, which exclude each other; --help\n");
+                return STATUS_USAGE;
             }
             mode = option;
             argument = optarg;
@@ -351,6 +509,9 @@ int main(int argc, char **argv)
         return show_errors(argv + optind);
     case 'c':
         is_quiet = true;
+        return show_page(&argc, &argv);
+    case 'j':
+        is_json = true;
         return show_page(&argc, &argv);
     case 0:
         return show_page(&argc, &argv);

@@ -475,8 +475,9 @@ static int usage(FILE *out, int rc)
             "Of a process or a core dump it shows all receives, sends and messages that wait,\n"
             "the counters and the last events, too.\n"
             "Exit status: 0, or 1 if there is nothing to show, 2 for wrong arguments.\n\n"
-            "  -n EVENTS  show so many events (default: %d)\n"
-            "  -w         again each second, until it is interrupted\n",
+            "  -n EVENTS  show the last EVENTS events (default: %d)\n"
+            "  -w         repeat every second, until it is interrupted\n"
+            "  --version  print the version\n",
             EVENTS);
     return rc;
 }
@@ -493,7 +494,8 @@ static _Noreturn void watch(void)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {
+        {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
     size_t most_events = EVENTS;
     bool is_watch = false;
     int option, rc = STATUS_GOOD;
@@ -511,6 +513,9 @@ int main(int argc, char **argv)
             break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
+        case 'V':
+            printf("tm_look (pml_tm) %s\n", TM_VERSION);
+            return STATUS_GOOD;
         default:
             return usage(stderr, STATUS_USAGE);
         }

@@ -21,21 +21,36 @@ const char *fab_sentence(fab_t *fab, const char *format, ...)
     return core->sentence;
 }
 
-void fab_log(fab_t *fab, int level, const char *format, ...)
+static void log_to_users(fab_t *fab, int level, const char *format, va_list args)
 {
     const fab_core_t *core = fab_core(fab);
     char text[FAB_SENTENCE_MAX];
-    va_list args;
 
-    va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
     for (int user = 0; user < FAB_NUM_USERS; user++) {
         const fab_config_t *config = &core->users[user].config;
         if (core->users[user].is_open && NULL != config->log) {
             config->log(config->ctx, level, text);
         }
     }
+}
+
+void fab_log(fab_t *fab, int level, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    log_to_users(fab, level, format, args);
+    va_end(args);
+}
+
+void fab_warn(fab_t *fab, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    log_to_users(fab, 0 == fab->config.local_rank ? 0 : 1, format, args);
+    va_end(args);
 }
 
 const fab_provider_t *fab_peer_provider(const fab_peer_t *peer)

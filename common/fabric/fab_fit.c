@@ -12,7 +12,7 @@
 #include "fabric/fab_help.h"
 
 /* clang-format off */
-static const fab_help_topic_t help[] = {
+const fab_help_topic_t fab_fit_help[] = {
     {"misfit",
      "The %s was built for another Open MPI than the one that runs, and is\n"
      "not used: it would read that one's memory at wrong places.\n"
@@ -75,10 +75,10 @@ bool fab_fit_check(const fab_fit_t *fit)
     }
     if (is_first_of_host()) {
         (void) dladdr(fit->runs, &info);
-        fab_help_show(help, "misfit", fit->component, fit->built, fit->runs,
+        fab_help_show(fab_fit_help, "misfit", fit->component, fit->built, fit->runs,
                       NULL != info.dli_fname ? info.dli_fname : "unknown library", why);
     } else {
-        fab_help_show(help, "misfit-short", fit->component, fit->built, fit->runs, why);
+        fab_help_show(fab_fit_help, "misfit-short", fit->component, fit->built, fit->runs, why);
     }
     return false;
 }

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "fabric/fab_export.h"
+#include "fabric/fab_help.h"
 
 /* A class of Open MPI. */
 typedef struct fab_fit_class {
@@ -63,5 +64,8 @@ FAB_EXPORT const char *fab_fit_why_not(const fab_fit_t *fit, char *why, size_t s
  * job, and in short by the others.  False: the component must not be used.
  */
 FAB_EXPORT bool fab_fit_check(const fab_fit_t *fit);
+
+/* Its messages, by topic. */
+FAB_EXPORT extern const fab_help_topic_t fab_fit_help[];
 
 #endif /* FAB_FIT_H */

@@ -6,6 +6,8 @@
 #ifndef FAB_HELP_H
 #define FAB_HELP_H
 
+#include <stdbool.h>
+
 #include "fabric/fab_export.h"
 
 /* A table of these ends with {NULL, NULL}. */
@@ -20,5 +22,17 @@ typedef struct fab_help_topic {
  * about half of them in Open MPI 4.1.4 with PMIx 4.2.
  */
 FAB_EXPORT void fab_help_show(const fab_help_topic_t *topics, const char *name, ...);
+
+struct mca_base_component_2_1_0_t;
+
+/*
+ * Does this process tell the user what is wrong here, and perhaps in others of its host?  Only the
+ * lowest rank of those does.  The process asks each lower rank of its host for the address of the
+ * component, which a rank publishes where all is well.  The question waits until that rank has
+ * initialized its components; if what is wrong ends the job (ends_job), it waits until then.
+ * Lower ranks never ask higher ones.
+ */
+FAB_EXPORT bool fab_help_is_first(const struct mca_base_component_2_1_0_t *component,
+                                  bool ends_job);
 
 #endif /* FAB_HELP_H */

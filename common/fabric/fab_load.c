@@ -102,6 +102,10 @@ const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why)
     static const char *const prefixes[] = {"uverbs", NULL};
 
     if (!has_device("infiniband_verbs", prefixes)) {
+        if (NULL != fab_params.verbs_if_include && '\0' != fab_params.verbs_if_include[0]) {
+            fab_warn(fab, "%sverbs_if_include names %s; this host has no RDMA device.",
+                     fab_params.prefix, fab_params.verbs_if_include);
+        }
         *why = "This host has no RDMA device.";
         return NULL;
     }

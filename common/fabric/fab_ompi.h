@@ -34,6 +34,10 @@
 /* Scope of an address in the modex. */
 #define FAB_MODEX_SCOPE PMIX_GLOBAL
 
+/* The job's ranks on this host. */
+#define FAB_LOCAL_RANKS      PMIX_LOCAL_PEERS
+#define FAB_LOCAL_RANKS_TYPE PMIX_STRING
+
 /*
  * Open MPI's record of this process and its job; the members that are used have the same names in
  * all versions.
@@ -69,8 +73,10 @@ static inline int fab_device_copy(void *to, const void *from, size_t len)
 #include "opal/mca/pmix/pmix.h"
 #include "orte/util/proc_info.h"
 
-#define FAB_MODEX_SCOPE OPAL_PMIX_GLOBAL
-#define fab_process     orte_process_info
+#define FAB_MODEX_SCOPE      OPAL_PMIX_GLOBAL
+#define FAB_LOCAL_RANKS      OPAL_PMIX_LOCAL_PEERS
+#define FAB_LOCAL_RANKS_TYPE OPAL_STRING
+#define fab_process          orte_process_info
 
 #if OPAL_CUDA_SUPPORT
 

@@ -4,8 +4,10 @@
  */
 #include "fabric/fab_param.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void param_reset(const fab_param_t *row, void *value)
@@ -109,11 +111,48 @@ int fab_param_help(const fab_param_t *row, char *buf, size_t size)
     return snprintf(buf, size, "%s Allowed: %s. Default: %s.", row->help, allowed, standard);
 }
 
-static int param_check(const fab_param_t *row, const void *value, const char *prefix, char *buf,
-                       size_t size)
+const char *fab_param_text(const char *const *prefixes, const char *name, const char **prefix)
+{
+    char variable[256];
+
+    for (const char *const *at = prefixes; NULL != *at; at++) {
+        const char *text;
+        snprintf(variable, sizeof(variable), FAB_PARAM_ENVIRONMENT "%s%s", *at, name);
+        text = getenv(variable);
+        if (NULL != text) {
+            *prefix = *at;
+            return text;
+        }
+    }
+    *prefix = prefixes[0];
+    return NULL;
+}
+
+/* MCA takes the default for "abc" and 5 for "5s", without a word. */
+bool fab_param_is_number(const char *text)
+{
+    char *end;
+
+    if ('\0' == *text) {
+        return true; /* MCA's 0 */
+    }
+    errno = 0;
+    (void) strtoull(text, &end, 0);
+    if (end == text || 0 != errno) {
+        return false;
+    }
+    if ('\0' != *end && NULL != strchr("KkMmGg", *end)) {
+        end++;
+    }
+    return '\0' == *end;
+}
+
+static int param_check(const fab_param_t *row, const void *value, const char *const *prefixes,
+                       char *buf, size_t size)
 {
     char allowed[512];
-    const char *string = NULL;
+    const char *prefix, *text = fab_param_text(prefixes, row->name, &prefix);
+    const char *string = NULL; /* what the message has, if it is no number */
     long long number = 0;
 
     if (FAB_PARAM_STRING == row->type) {
@@ -121,6 +160,9 @@ static int param_check(const fab_param_t *row, const void *value, const char *pr
         if (param_is_allowed_string(row, string)) {
             return OPAL_SUCCESS;
         }
+        string = NULL != string ? string : "";
+    } else if (NULL != text && !fab_param_is_number(text)) {
+        string = text;
     } else {
         number = param_number(row, value);
         if (param_is_allowed_number(row, number)) {
@@ -128,21 +170,20 @@ static int param_check(const fab_param_t *row, const void *value, const char *pr
         }
     }
     param_allowed(row, allowed, sizeof(allowed));
-    if (FAB_PARAM_STRING == row->type) {
-        snprintf(buf, size, "%s%s is \"%.64s\"; allowed: %s.", prefix, row->name,
-                 NULL != string ? string : "", allowed);
+    if (NULL != string) {
+        snprintf(buf, size, "%s%s is \"%.64s\"; allowed: %s.", prefix, row->name, string, allowed);
     } else {
         snprintf(buf, size, "%s%s is %lld; allowed: %s.", prefix, row->name, number, allowed);
     }
     return OPAL_ERR_BAD_PARAM;
 }
 
-int fab_param_check(const fab_param_table_t *table, const void *values, const char *prefix,
+int fab_param_check(const fab_param_table_t *table, const void *values, const char *const *prefixes,
                     char *buf, size_t size)
 {
     for (size_t i = 0; i < table->num; i++) {
         const fab_param_t *row = &table->rows[i];
-        int rc = param_check(row, (const char *) values + row->offset, prefix, buf, size);
+        int rc = param_check(row, (const char *) values + row->offset, prefixes, buf, size);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registration of parameters with the MCA variable system; with fab_reg_rcache.c and
- * verbs_near.c the only file of the fabric that needs libopen-pal.
+ * Registration of parameters with the MCA variable system, and questions to it.
  */
 #include "fabric/fab_param.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "opal/mca/base/base.h"
 #include "opal/mca/base/mca_base_var.h"
@@ -91,9 +92,15 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
 {
     const mca_base_component_t *user = (const mca_base_component_t *) component;
     int rc = OPAL_SUCCESS;
+    bool is_only;
 
-    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", user->mca_type_name,
-             user->mca_component_name);
+    /* where the user has chosen pml tm, its names are those to show, whichever comes first */
+    if (0 == strcmp("pml", user->mca_type_name) || fab_params_pml_is_tm(&is_only)) {
+        snprintf(fab_params.prefix, sizeof(fab_params.prefix), "pml_tm_");
+    } else if ('\0' == fab_params.prefix[0]) {
+        snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", user->mca_type_name,
+                 user->mca_component_name);
+    }
     for (size_t t = 0; OPAL_SUCCESS == rc && t < fab_params_num_tables; t++) {
         const fab_param_table_t *table = fab_params_tables[t];
         for (size_t i = 0; OPAL_SUCCESS == rc && i < table->num; i++) {
@@ -101,4 +108,30 @@ int fab_params_register(const struct mca_base_component_2_1_0_t *component)
         }
     }
     return rc;
+}
+
+/* ---- what the user wants -------------------------------------------------- */
+
+bool fab_params_is_known(const char *name)
+{
+    int index;
+
+    return OPAL_SUCCESS == mca_base_var_find_by_name(name, &index);
+}
+
+bool fab_params_pml_is_tm(bool *is_only)
+{
+    const char *const *value = NULL;
+    const char *pml = getenv("OMPI_MCA_pml"); /* BTLs are opened before there is the variable */
+    int index = mca_base_var_find("ompi", "pml", NULL, NULL);
+
+    if (0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) &&
+        NULL != value) {
+        pml = value[0];
+    }
+    if (NULL == pml || 0 != strncmp(pml, "tm", 2)) {
+        return false;
+    }
+    *is_only = '\0' == pml[2];
+    return '\0' == pml[2] || ',' == pml[2];
 }

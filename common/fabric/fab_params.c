@@ -24,7 +24,7 @@ fab_params_t fab_params;
 
 static const fab_param_t fab_rows[] = {
     {
-        FAB_PARAM(fab_params_t, providers, STRING, 2),
+        FAB_PARAM(fab_params_t, providers, STRING, 1),
         .is_valid = fab_provider_is_list,
         .form = "a list of self, shm, ofi" OFI_NOTE ", verbs" VERBS_NOTE
                 ", tcp with commas between",
@@ -70,9 +70,10 @@ static bool is_one_list(const char *provider, const char *include, const char *e
 int fab_params_check(char *buf, size_t size)
 {
     const fab_params_t *p = &fab_params;
+    const char *const prefixes[] = {p->prefix, "pml_tm_", "btl_fabric_", "opal_common_tm_", NULL};
 
     for (size_t t = 0; t < fab_params_num_tables; t++) {
-        int rc = fab_param_check(fab_params_tables[t], p, p->prefix, buf, size);
+        int rc = fab_param_check(fab_params_tables[t], p, prefixes, buf, size);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

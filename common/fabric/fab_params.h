@@ -12,7 +12,7 @@
 
 /* Strings may be NULL, which is the same as empty. */
 typedef struct fab_params {
-    char prefix[160]; /* prefix of their names for the user: "pml_tm_"; empty until registered */
+    char prefix[160]; /* of their names in messages: "pml_tm_"; empty until registered */
 
     char *providers;
 
@@ -64,8 +64,8 @@ typedef struct fab_params {
 FAB_EXPORT extern fab_params_t fab_params;
 
 /* The fabric's own table and those of the providers, built or not. */
-extern const fab_param_table_t *const fab_params_tables[];
-extern const size_t fab_params_num_tables;
+FAB_EXPORT extern const fab_param_table_t *const fab_params_tables[];
+FAB_EXPORT extern const size_t fab_params_num_tables;
 extern const fab_param_table_t fab_shm_params;
 extern const fab_param_table_t fab_ofi_params;
 extern const fab_param_table_t fab_verbs_params;
@@ -86,6 +86,19 @@ void fab_params_reset(void);
  * with a sentence that names the parameter, its value and what is allowed in buf.
  */
 FAB_EXPORT int fab_params_check(char *buf, size_t size);
+
+/*
+ * Names that the user gives, which begin with prefix and no parameter has, in buf, with the nearest
+ * of own or of the fabric's behind each. Returns how many. is_known: is there such a variable?
+ */
+FAB_EXPORT unsigned fab_params_unknown(const char *prefix, const fab_param_table_t *own,
+                                       bool (*is_known)(const char *name), char *buf, size_t size);
+
+/* Is there an MCA variable of this full name? */
+FAB_EXPORT bool fab_params_is_known(const char *name);
+
+/* Does the user ask for pml tm ("--mca pml tm")? *is_only: nothing else is allowed. */
+FAB_EXPORT bool fab_params_pml_is_tm(bool *is_only);
 
 /* Is this value, of a parameter with the words "auto" and "none", "none"? */
 FAB_EXPORT bool fab_params_is_none(const char *choice);

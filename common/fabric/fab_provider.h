@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a provider is to the fabric: one constant table.  Data path operations per peer are
- * fab_ops_t (fab.h); this is the control side, called rarely, with the lock held.  A provider has
- * the files <name>.h, <name>_wire.h, <name>_domain.c, <name>_ep.c, <name>_progress.c and what else
- * it needs.
+ * fab_ops_t (fab.h); this is the control side, called rarely, with the lock held.  A provider has a
+ * directory, with <name>.h, and <name>_wire.h for what other processes see.
  */
 #ifndef FAB_PROVIDER_H
 #define FAB_PROVIDER_H
@@ -214,7 +213,8 @@ FAB_EXPORT void fab_peer_left(fab_peer_t *peer);
 FAB_EXPORT const char *fab_sentence(fab_t *fab, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Tell the user something (fab_config_t.log). */
+/* Tell the user something (fab_config_t.log); warn: at level 0, by one process of the host. */
+FAB_EXPORT void fab_warn(fab_t *fab, const char *format, ...) __attribute__((format(printf, 2, 3)));
 FAB_EXPORT void fab_log(fab_t *fab, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -242,11 +242,14 @@ static int best_offers(struct fi_info *offers, struct fi_info **best)
 static const char *no_offer(fab_t *fab, int rc)
 {
     if (is_set(fab_params.ofi_provider)) {
-        return fab_sentence(fab,
-                            "libfabric %u.%u offers none of %s that serves here%s%s (FI_LOG_LEVEL="
-                            "info fi_info may say why).",
-                            FI_MAJOR(fi_version()), FI_MINOR(fi_version()), fab_params.ofi_provider,
-                            0 != rc ? ": " : "", 0 != rc ? fi_strerror(-rc) : "");
+        const char *why = fab_sentence(
+            fab,
+            "libfabric %u.%u offers none of %s that serves here%s%s (FI_LOG_LEVEL=info fi_info may "
+            "say why).",
+            FI_MAJOR(fi_version()), FI_MINOR(fi_version()), fab_params.ofi_provider,
+            0 != rc ? ": " : "", 0 != rc ? fi_strerror(-rc) : "");
+        fab_warn(fab, "%sofi_provider: %s", fab_params.prefix, why);
+        return why;
     }
     return fab_sentence(fab,
                         "libfabric %u.%u has no provider of %s that works here (FI_LOG_LEVEL=info "

@@ -50,7 +50,7 @@ static const fab_param_t ofi_rows[] = {
                 "tcp.",
     },
     {
-        FAB_PARAM(fab_params_t, ofi_if_include, STRING, 2),
+        FAB_PARAM(fab_params_t, ofi_if_include, STRING, 1),
         .is_valid = ofi_is_domain_list,
         .form = ofi_domain_list,
         .empty_means = "all",
@@ -58,7 +58,7 @@ static const fab_param_t ofi_rows[] = {
                 "together with ofi_if_exclude.",
     },
     {
-        FAB_PARAM(fab_params_t, ofi_if_exclude, STRING, 2),
+        FAB_PARAM(fab_params_t, ofi_if_exclude, STRING, 1),
         .is_valid = ofi_is_domain_list,
         .form = ofi_domain_list,
         .empty_means = "none",
@@ -89,9 +89,9 @@ static const fab_param_t ofi_rows[] = {
         FAB_PARAM(fab_params_t, ofi_timeout, UINT, 4),
         FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",
-        .help = "Time after which a process that does not answer the first message over ofi is "
-                "reached by another provider, and after which one fails of which later messages "
-                "came than one that did not.",
+        .help = "How long to wait for the first answer of a process over ofi before another "
+                "provider is tried; and how long a message may be missing, once later ones have "
+                "arrived, before its sender counts as failed.",
     },
 };
 

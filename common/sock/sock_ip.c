@@ -161,6 +161,42 @@ bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *i
     return false;
 }
 
+/* Is it no network, and no interface of this host? */
+static bool is_unknown(const char *item, size_t len)
+{
+    char name[IF_NAMESIZE];
+    uint8_t net[16];
+    unsigned prefix;
+
+    if (!is_name(item, len) || parse_net(item, len, net, &prefix)) {
+        return false;
+    }
+    memcpy(name, item, len);
+    name[len] = '\0';
+    return 0 == if_nametoindex(name);
+}
+
+bool fab_sock_list_unknown(const char *list, char *buf, size_t size)
+{
+    while (NULL != list && '\0' != *list) {
+        size_t len = strcspn(list, ",");
+        if (is_unknown(list, len)) {
+            struct if_nameindex *all = if_nameindex();
+            int used = snprintf(buf, size, "%.*s; this host has", (int) len, list);
+            for (int i = 0; NULL != all && 0 != all[i].if_index && (size_t) used < size; i++) {
+                used += snprintf(buf + used, size - (size_t) used, "%s %s", 0 == i ? "" : ",",
+                                 all[i].if_name);
+            }
+            if (NULL != all) {
+                if_freenameindex(all);
+            }
+            return true;
+        }
+        list += len + (',' == list[len]);
+    }
+    return false;
+}
+
 /* ---- this host ---------------------------------------------------------- */
 
 static unsigned prefix_of(const struct sockaddr *mask)

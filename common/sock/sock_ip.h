@@ -58,6 +58,12 @@ bool fab_sock_list_is_sound(const char *list);
 FAB_EXPORT bool fab_sock_list_has(const char *list, const char *interface, const uint8_t *ip);
 
 /*
+ * The first interface that the list names and this host does not have, and those that it has:
+ * "nosuch0; this host has lo, eth0".  False: there is none, buf is not written.
+ */
+bool fab_sock_list_unknown(const char *list, char *buf, size_t size);
+
+/*
  * The addresses of this host, the best first, max at most: of interfaces that are up and have a
  * carrier, in include (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after
  * others, then link-local IPv4, loopback last.  Link-local IPv6 is left out.  All else equal, fast

@@ -38,8 +38,11 @@ static void fill_ips(fab_tcp_domain_t *dom)
     fab_sock_ip_t all[FAB_TCP_OWN_IPS];
     int num = fab_sock_own_ips(fab_params.tcp_if_include, fab_params.tcp_if_exclude, all,
                                FAB_TCP_OWN_IPS);
-    char text[64];
+    char text[64], unknown[256];
 
+    if (fab_sock_list_unknown(fab_params.tcp_if_include, unknown, sizeof(unknown))) {
+        fab_warn(dom->fab, "%stcp_if_include names %s.", fab_params.prefix, unknown);
+    }
     for (int i = FAB_SOCK_IPS; i < num; i++) {
         fab_log(dom->fab, 1,
                 "tcp publishes %d addresses at most, not %s; %stcp_if_include can choose others.",

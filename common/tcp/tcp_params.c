@@ -42,7 +42,7 @@ static const char tcp_interface_list[] =
 
 static const fab_param_t tcp_rows[] = {
     {
-        FAB_PARAM(fab_params_t, tcp_if_include, STRING, 2),
+        FAB_PARAM(fab_params_t, tcp_if_include, STRING, 1),
         .is_valid = fab_sock_list_is_sound,
         .form = tcp_interface_list,
         .empty_means = "all",
@@ -50,7 +50,7 @@ static const fab_param_t tcp_rows[] = {
                 "other addresses are refused.",
     },
     {
-        FAB_PARAM(fab_params_t, tcp_if_exclude, STRING, 2),
+        FAB_PARAM(fab_params_t, tcp_if_exclude, STRING, 1),
         .is_valid = fab_sock_list_is_sound,
         .form = tcp_interface_list,
         .empty_means = "none",
@@ -64,7 +64,7 @@ static const fab_param_t tcp_rows[] = {
         .empty_means = "any free port",
         .help = "TCP ports for listening, for hosts behind firewalls. Each process takes one, and "
                 "another one where it has an RDMA device, whose connections are set up over TCP: "
-                "give at least as many as that is on one host.",
+                "give a range with at least that many ports per host.",
     },
     {
         FAB_PARAM(fab_params_t, tcp_eager_limit, UINT, 4),

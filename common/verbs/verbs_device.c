@@ -292,8 +292,7 @@ static void log_unknown(fab_verbs_search_t *search)
             snprintf(search->unknown, sizeof(search->unknown),
                      "%s%s names %.*s, which this host does not have; ", fab_params.prefix,
                      search->param, len < 64 ? len : 64, list);
-            fab_log(search->dom->fab, 1, "%.*s", (int) strlen(search->unknown) - 2,
-                    search->unknown);
+            fab_warn(search->dom->fab, "%.*s.", (int) strlen(search->unknown) - 2, search->unknown);
             return;
         }
         list += len + ('\0' != list[len]);

@@ -35,7 +35,7 @@ static const char verbs_port_list[] =
 
 static const fab_param_t verbs_rows[] = {
     {
-        FAB_PARAM(fab_params_t, verbs_if_include, STRING, 2),
+        FAB_PARAM(fab_params_t, verbs_if_include, STRING, 1),
         .is_valid = verbs_is_port_list,
         .form = verbs_port_list,
         .empty_means = "all",
@@ -43,7 +43,7 @@ static const fab_param_t verbs_rows[] = {
                 "to it. Not together with verbs_if_exclude.",
     },
     {
-        FAB_PARAM(fab_params_t, verbs_if_exclude, STRING, 2),
+        FAB_PARAM(fab_params_t, verbs_if_exclude, STRING, 1),
         .is_valid = verbs_is_port_list,
         .form = verbs_port_list,
         .empty_means = "none",
@@ -80,8 +80,8 @@ static const fab_param_t verbs_rows[] = {
         FAB_PARAM_NUMBER(64, 4, FAB_VERBS_WINDOW_MAX),
         .unit = "messages",
         .help = "How many messages one peer may have in flight to this process over verbs before "
-                "it waits for credits. Each connection adds as many receive buffers, as far as "
-                "verbs_buffers allows.",
+                "it waits for credits. Each connection adds as many receive buffers, up to "
+                "verbs_buffers.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_buffers, UINT, 5),
@@ -103,9 +103,9 @@ static const fab_param_t verbs_rows[] = {
     {
         FAB_PARAM(fab_params_t, verbs_ports, UINT, 5),
         FAB_PARAM_NUMBER(FAB_VERBS_PORTS, 1, FAB_VERBS_PORTS),
-        .help = "How many ports of this host verbs may use in a process. The first, which it "
-                "chooses, is for all peers; a peer that it does not reach is tried by the others, "
-                "and of its ports by the others, before tcp.",
+        .help = "How many ports of this host verbs may use in a process. All peers are first tried "
+                "over the port that verbs has chosen, then over the remaining ports of both hosts, "
+                "and only then over tcp.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_rails, UINT, 5),
@@ -175,9 +175,9 @@ static const fab_param_t verbs_rows[] = {
         FAB_PARAM(fab_params_t, verbs_tm_min, UINT, 5),
         FAB_PARAM_NUMBER(0, 0, UINT_MAX),
         .unit = "bytes",
-        .help = "With verbs_tm, the CPU matches receives with a shorter buffer. That costs less "
-                "than listing them if the program seldom computes while it waits. They also keep "
-                "later receives that can match the same messages off the list.",
+        .help = "With verbs_tm, receives with a shorter buffer are matched by the CPU, not by the "
+                "device. That costs less than listing them if the program seldom computes while it "
+                "waits. So are later receives that could match the same messages.",
     },
 };
 

@@ -57,3 +57,70 @@ accepted pml_tm_unexpected_max 65536
 accepted pml_tm_free_list_max 64
 accepted pml_tm_shm_copy_step 4096
 accepted pml_tm_shm_cooperative always
+accepted pml_tm_eager_limit 32K
+
+# What is no number, which Open MPI takes for the default, or for what it begins with.
+refused pml_tm_eager_limit abc 'is "abc"; allowed: 0 to 2147483647 bytes.'
+refused pml_tm_report_after 5s 'is "5s"; allowed: 1 to 1000000 seconds; 0: '
+
+# One box, of one process of the host, with the name that the user gave; and not Open MPI's, which
+# says that no component could be opened.
+one_box()
+{
+    (($(grep -acE '^-{40,}$' "$TM_WORK/err") == 2)) || fail "it is not one message"
+    forbid 'No components|cannot be selected'
+}
+if tm_mpirun 4 --mca pml_tm_wait fast "$hello"; then fail "pml_tm_wait=fast was accepted"; fi
+one_box
+if tm_mpirun 4 --mca pml_tm_shm_ring_size 100000 "$hello"; then fail "accepted"; fi
+one_box
+require 'pml_tm_shm_ring_size is 100000'
+if tm_mpirun 4 --mca btl_fabric_shm_ring_size 100000 "$hello"; then fail "accepted"; fi
+one_box
+require 'btl_fabric_shm_ring_size is 100000'
+# In the environment of the higher ranks alone: the lowest of those that have it.
+if tm_mpirun 2 "$hello" : -np 2 env OMPI_MCA_pml_tm_wait=fast "$hello"; then fail "accepted"; fi
+one_box
+require 'pml_tm_wait is "fast"'
+export TM_TEST_PML=ob1 TM_TEST_BTL=fabric,vader,self
+tm_mpirun 2 "$hello" : -np 2 env OMPI_MCA_btl_fabric_free_list_num=-7 "$hello" ||
+    fail "a job ends that needs no fabric"
+one_box
+require 'btl_fabric_free_list_num is -7'
+export TM_TEST_PML=tm TM_TEST_BTL=
+
+# warned TEXT MPIRUN-OPTION...: the job runs, with one warning on this host.
+warned()
+{
+    local text=$1
+    shift
+    tm_mpirun 4 "$@" "$hello" || fail "a job ends for $*"
+    require 'hello: errors=0'
+    (($(grep -acF -e "$text" "$TM_WORK/err") == 1)) || fail "not once: $text"
+}
+warned 'pml_tm_eager_limt (perhaps pml_tm_eager_limit)' --mca pml_tm_eager_limt 5
+one_box
+warned 'pml_tm_wholly_other' --mca pml_tm_wholly_other 5
+forbid 'perhaps'
+warned 'btl_fabric_ofer_max (perhaps btl_fabric_offer_max)' --mca btl_fabric_ofer_max 5
+warned 'pml_tm_tcp_if_include names nosuch0; this host has lo' \
+    --mca pml_tm_tcp_if_include lo,nosuch0
+forbid '^-{40,}$'
+require_quiet
+
+# The few that a user asks for first are there without --level.
+ompi_info --param pml tm >first
+for name in providers verbose report_after tcp_if_include; do
+    require "\"pml_tm_$name\"" first
+done
+(($(grep -c 'parameter "pml_tm_' first) <= 12)) || fail "too many parameters of level 1"
+
+# The example of a file for all jobs: Open MPI takes it, and has each parameter that it names.
+OMPI_MCA_mca_base_param_files=$TM_SRC/packaging/openmpi-mca-params.conf \
+    ompi_info --param pml tm --level 9 --parsable >site
+grep -q 'pml_tm_priority"\?:value:"\?60' site || fail "Open MPI does not take the example"
+ompi_info --all --level 9 --parsable >all
+while read -r name; do
+    grep -q "param:\"\?$name\"\?:value" all ||
+        fail "packaging/openmpi-mca-params.conf: no parameter $name"
+done < <(sed -nE 's/^(# )?([a-z_]+) = .*/\2/p' "$TM_SRC/packaging/openmpi-mca-params.conf")

@@ -72,7 +72,9 @@ static size_t size_of(const fab_param_t *row)
 
 static int check(const owner_t *owner, const void *values, char *text, size_t size)
 {
-    return fab_param_check(owner->table, values, "t_", text, size);
+    static const char *const prefixes[] = {"t_", "u_", NULL};
+
+    return fab_param_check(owner->table, values, prefixes, text, size);
 }
 
 /* ---- each row ----------------------------------------------------------- */
@@ -282,12 +284,80 @@ static void test_together(void **state)
     assert_int_equal(mca_btl_fabric_params_check(&btl, text, sizeof(text)), OPAL_SUCCESS);
 }
 
+/* ---- what the user wrote -------------------------------------------------- */
+
+static void test_numbers(void **state)
+{
+    static const char *const numbers[] = {"", "0", "-1", "16384", "0x4000", "64K", "64m", " 1G"};
+    static const char *const others[] = {
+        "abc", "5s", "1.5", "64KiB", "K", "1 2", "99999999999999999999"};
+
+    (void) state;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        assert_true(fab_param_is_number(numbers[i]));
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        assert_false(fab_param_is_number(others[i]));
+    }
+}
+
+/* A text that is no number is refused, with the name under which the user gave it. */
+static void test_text(void **state)
+{
+    char text[512];
+
+    (void) state;
+    fab_params_reset();
+    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "pml_tm_");
+    assert_int_equal(0, setenv("OMPI_MCA_btl_fabric_shm_ring_size", "8192 bytes", 1));
+    assert_int_equal(OPAL_ERR_BAD_PARAM, fab_params_check(text, sizeof(text)));
+    assert_non_null(strstr(text, "btl_fabric_shm_ring_size is \"8192 bytes\"; allowed: 4096 to "));
+    assert_int_equal(0, setenv("OMPI_MCA_btl_fabric_shm_ring_size", "8K", 1));
+    assert_int_equal(OPAL_SUCCESS, fab_params_check(text, sizeof(text)));
+    assert_int_equal(0, unsetenv("OMPI_MCA_btl_fabric_shm_ring_size"));
+}
+
+static bool is_wait(const char *name)
+{
+    return 0 == strcmp(name, "pml_tm_wait");
+}
+
+static void test_unknown(void **state)
+{
+    char text[128], longest[300];
+
+    (void) state;
+    assert_int_equal(
+        0, fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
+    assert_string_equal("", text);
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_wait", "spin", 1));
+    assert_int_equal(0, setenv("OMPI_MCA_btl_fabric_eager_limt", "1", 1));
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_eager_limt", "1", 1));
+    assert_int_equal(
+        1, fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
+    assert_string_equal("pml_tm_eager_limt (perhaps pml_tm_eager_limit)", text);
+    assert_int_equal(0, unsetenv("OMPI_MCA_pml_tm_eager_limt"));
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_zzzzzzzzzz", "1", 1));
+    assert_int_equal(
+        1, fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
+    assert_string_equal("pml_tm_zzzzzzzzzz", text);
+    /* a name that is longer than any: nothing is written past its end */
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    memcpy(longest, "OMPI_MCA_pml_tm_", 16);
+    assert_int_equal(0, setenv(longest, "1", 1));
+    assert_true(
+        0 < fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
+    assert_int_equal(0, unsetenv(longest));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),     cmocka_unit_test(test_rows_apart),
         cmocka_unit_test(test_values),   cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_together),
+        cmocka_unit_test(test_together), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_text),     cmocka_unit_test(test_unknown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
