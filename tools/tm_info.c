@@ -29,7 +29,7 @@
 #include "tm_commit.h"
 #include "tm_info.h"
 
-enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2, PORT_SIZE = 24 };
+enum { STATUS_GOOD = 0, STATUS_BAD = 1, STATUS_USAGE = 2 };
 
 static bool is_quiet; /* --check: problems only */
 static bool is_json;
@@ -341,28 +341,16 @@ static void show_limits(void)
 
 static int usage(FILE *out, int rc)
 {
-    fprintf(out,
-            "Usage: tm_info [--check | --json]\n"
-            "       tm_info --measure\n"
-            "       tm_info --serve [--port PORT]\n"
-            "       tm_info --ping HOST [--port PORT]\n"
-            "       tm_info --layout HOSTSxRANKS\n"
-            "       tm_info --errors [WORD...]\n\n"
-            "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
-            "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
-            "be used, 1 if not, 2 for wrong arguments.\n\n"
-            "  --check    print only why it cannot be used\n"
-            "  --json     print the page as a JSON object, with a member for each line\n"
-            "  --version  print the version\n"
-            "  --measure  latency and bandwidth of each way between two processes here\n"
-            "  --serve    wait for --ping from other hosts, until Ctrl-C\n"
-            "  --ping     the same between this host and one where --serve runs\n"
-            "  --port     of --serve, and where --ping finds it (%d)\n"
-            "  --layout   memory and limits of a job of so many hosts with so many ranks each,\n"
-            "             as 8x64: calculated, nothing is started\n"
-            "  --errors   look up a message of pml tm by some of its words: what happened,\n"
-            "             what to do, and where doc/troubleshooting.md has more\n",
-            TM_INFO_PORT);
+    fprintf(out, "Usage: tm_info [--check | --json]\n"
+                 "       tm_info --errors [WORD...]\n\n"
+                 "Shows whether pml tm fits the Open MPI that runs here, whether mpirun finds it,\n"
+                 "which providers can be used, and limits of this host.  Exit status: 0 if it can\n"
+                 "be used, 1 if not, 2 for wrong arguments.\n\n"
+                 "  --check    print only why it cannot be used\n"
+                 "  --json     print the page as a JSON object, with a member for each line\n"
+                 "  --version  print the version\n"
+                 "  --errors   look up a message of pml tm by some of its words: what happened,\n"
+                 "             what to do, and where doc/troubleshooting.md has more\n");
     return rc;
 }
 
@@ -416,67 +404,17 @@ static int show_page(int *argc, char ***argv)
     return status;
 }
 
-/* What uses the providers and their parameters, and shows no page. */
-static int use_providers(int *argc, char ***argv, int mode, const char *argument, const char *port)
-{
-    is_quiet = true;
-    if (!init(argc, argv)) {
-        return status;
-    }
-    if (!register_params()) {
-        say_bad("parameters", "cannot be registered");
-        return status;
-    }
-    switch (mode) {
-    case 'm':
-        return tm_info_measure();
-    case 's':
-        return tm_info_serve(port);
-    case 'l':
-        return tm_info_layout(argument);
-    default:
-        return tm_info_ping(argument, port);
-    }
-}
-
-static bool set_port(char port[PORT_SIZE], const char *text)
-{
-    char *end;
-    const unsigned long number = strtoul(text, &end, 10);
-
-    snprintf(port, PORT_SIZE, "%lu", number);
-    return '\0' != *text && '\0' == *end && number >= 1 && number <= 65535;
-}
-
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"check", no_argument, NULL, 'c'},
-                                            {"errors", no_argument, NULL, 'e'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"layout", required_argument, NULL, 'l'},
-                                            {"measure", no_argument, NULL, 'm'},
-                                            {"ping", required_argument, NULL, 'p'},
-                                            {"port", required_argument, NULL, 'P'},
-                                            {"serve", no_argument, NULL, 's'},
-                                            {"version", no_argument, NULL, 'V'},
-                                            {0}};
-    char port[PORT_SIZE];
-    const char *argument = NULL;
-    bool has_port = false;
+    static const struct option options[] = {
+        {"check", no_argument, NULL, 'c'},   {"errors", no_argument, NULL, 'e'},
+        {"help", no_argument, NULL, 'h'},    {"json", no_argument, NULL, 'j'},
+        {"version", no_argument, NULL, 'V'}, {0}};
     int mode = 0; /* the option that says what is wanted; 0: the page */
     int option;
 
-    snprintf(port, PORT_SIZE, "%d", TM_INFO_PORT);
     while (-1 != (option = getopt_long(argc, argv, "h", options, NULL))) {
         switch (option) {
-        case 'P':
-            if (!set_port(port, optarg)) {
-                fprintf(stderr, "tm_info: --port %s: a number from 1 to 65535 is wanted\n", optarg);
-                return STATUS_USAGE;
-            }
-            has_port = true;
-            break;
         case 'h':
             return usage(stdout, STATUS_GOOD);
         case 'V':
@@ -485,37 +423,24 @@ int main(int argc, char **argv)
         case 'c':
         case 'e':
         case 'j':
-        case 'l':
-        case 'm':
-        case 'p':
-        case 's':
             if (0 != mode && option != mode) {
-                fprintf(stderr, "tm_info: two of --check, --json, --serve, --ping, --errors and "
-                                "others were given, which exclude each other; --help\n");
+                fprintf(stderr, "tm_info: two of --check, --json and --errors were given, which "
+                                "exclude each other; --help\n");
                 return STATUS_USAGE;
             }
             mode = option;
-            argument = optarg;
             break;
         default:
             return usage(stderr, STATUS_USAGE);
         }
     }
-    if ('e' != mode && (optind < argc || (has_port && 's' != mode && 'p' != mode))) {
+    if ('e' != mode && optind < argc) {
         return usage(stderr, STATUS_USAGE);
     }
-    switch (mode) {
-    case 'e':
+    if ('e' == mode) {
         return show_errors(argv + optind);
-    case 'c':
-        is_quiet = true;
-        return show_page(&argc, &argv);
-    case 'j':
-        is_json = true;
-        return show_page(&argc, &argv);
-    case 0:
-        return show_page(&argc, &argv);
-    default:
-        return use_providers(&argc, &argv, mode, argument, port);
     }
+    is_quiet = 'c' == mode;
+    is_json = 'j' == mode;
+    return show_page(&argc, &argv);
 }

@@ -10,11 +10,6 @@
 /* Print those with these words, in whatever case; "": all.  Returns how many. */
 int tm_info_show_errors(const char *words);
 
-/* ---- tm_info_layout.c: what a job of a given size takes ------------------- */
-
-/* job: "8x64", hosts and ranks on each.  Returns the exit status: 2 if it is not of that form. */
-int tm_info_layout(const char *job);
-
 /* ---- tm_info_limits.c: limits that pml tm meets in a job ------------------ */
 
 enum { TM_INFO_LIMITS = 6 };
@@ -26,14 +21,5 @@ typedef struct tm_info_limit {
 } tm_info_limit_t;
 
 void tm_info_find_limits(tm_info_limit_t limits[TM_INFO_LIMITS]);
-
-/* ---- tm_info_measure.c: the ways between two processes, or two hosts ------ */
-
-enum { TM_INFO_PORT = 24500 };
-
-/* Each returns the exit status: 0, or 1 if no provider works, or the other host does not answer. */
-int tm_info_measure(void);
-int tm_info_serve(const char *port);
-int tm_info_ping(const char *host, const char *port);
 
 #endif /* TM_INFO_H */

@@ -4,8 +4,7 @@
 #
 # tm_info says on one page whether pml tm can be used, and with --check by its exit status: where
 # everything is well, where Open MPI does not find the component, where the component does not load,
-# where a limit bites, and for arguments that it does not know.  Further what it measures between
-# two processes, and what it calculates of a job.
+# where a limit bites, and for arguments that it does not know.
 . "$TM_SRC/test/lib/script.sh"
 
 tm_info=$TM_PREFIX/bin/tm_info
@@ -105,39 +104,6 @@ for tool in "$TM_PREFIX"/bin/tm_{info,look}; do
     [[ $("$tool" --version) == "${tool##*/} (pml_tm) "[0-9]* ]] ||
         fail "${tool##*/} --version says: $("$tool" --version)"
 done
-
-# Two processes: by shared memory and TCP at least, and why not by others.
-info 0 --measure
-number='[0-9]+\.[0-9]+'
-for way in shm tcp; do
-    grep -qE "^$way +$number us +$number M/s +$number GB/s, [0-9]+ at once" said ||
-        fail "$way was not measured"
-done
-grep -qE '^verbs +(no: |[0-9])' said || fail "nothing is said of verbs"
-OMPI_MCA_pml_tm_tcp_if_include=nosuch0 info 0 --measure
-require 'tcp    no: No IP address of this host is left' said
-
-# A job: twice the ranks, twice the rings; TCP only with several hosts; limits.
-info 0 --layout 1x5
-require 'memory              260 KiB' said # four rings, and one page
-forbid '^tcp' said
-info 0 --layout 1x9
-require 'memory              516 KiB' said
-info 0 --layout 100x2
-grep -qE '^ +open files +200 +400$' said || fail "198 connections, one that listens, and their set"
-(
-    ulimit -n 100
-    info 0 --layout 100x2
-    require 'The limit is 100 here: raise it (ulimit -n)' said
-) || exit 1
-for job in 8 0x8 8x0 8x8x8 -1x8 99999999x99999; do
-    info 2 --layout "$job"
-done
-info 2 --measure --check
-info 2 --ping
-info 2 --serve --port none
-info 2 --ping localhost --port 65536
-info 2 --port 7000 # of what?
 
 # A limit.
 (
