@@ -2,24 +2,24 @@
 /*
  * A report of a wait that takes long (params.report_after), or by a signal (report_signal).
  *
- * It is made by the waiting thread, between two polls of all of Open MPI, step by step:
+ * The waiting thread makes it between two polls of all of Open MPI, step by step:
  *
  *   ASK     the processes that it waits for are asked what they wait for, then those that these
  *           wait for, and so on
- *   PAUSE   everybody whose way leads into a circle is asked again, 100 ms later: what is stuck has
- *           the same waits as before.  Otherwise the picture was put together from different
- *           moments, and all begins anew.
+ *   PAUSE   each process whose way leads into a circle is asked again, 100 ms later: a stuck one
+ *           has the same waits as before.  Otherwise the picture was put together from different
+ *           moments, and the report begins again.
  *   AGAIN   until these have answered, too
  *
- * Who is stuck?  A process in a call that can only end when one of the processes that it waits for
- * goes on, and all of those are stuck.  So nobody is who does not answer (he computes), who has
- * data on the way, who has other threads, or who waits for somebody of whom nothing is known: a
- * program that moves is never called stuck.  If everybody follows the first of those, each stuck
- * process leads into one circle.  In the others, one process is at the end of each way.
+ * A process is stuck if it is in a call that can only end when one of the processes that it waits
+ * for goes on, and all of those are stuck.  It is not stuck if it does not answer (it computes),
+ * has data on the way, has other threads, or waits for a process of which nothing is known: a
+ * program that moves is never called stuck.  Along the first of the processes that each waits for,
+ * a stuck process leads into one circle; of the others, each way ends at one process.
  *
- * Who prints?  Of a circle the lowest rank; of the processes that wait for the same one directly,
- * the lowest; and who has a message that nearly fits.  By a signal everybody.  A report never ends
- * the job.
+ * Of a circle the lowest rank prints; of the processes that wait for the same one directly, the
+ * lowest; and, outside circles, each that has a message that nearly fits.  By a signal each process
+ * prints.  A report never ends the job.
  */
 #include "pml_tm_entry.h"
 
@@ -54,7 +54,7 @@ static struct {
     uint64_t next_ns;                /* PAUSE: its end; IDLE: nothing earlier */
     uint64_t begun_ns;
     bool is_crowd;     /* all of the communicator were added */
-    bool is_by_signal; /* everybody prints */
+    bool is_by_signal; /* each process prints */
 } report;
 
 static uint64_t waited_ns; /* in all waits; lock: the fabric's */
@@ -83,8 +83,8 @@ static void give_up(uint64_t now_ns)
 }
 
 /*
- * This process is the first in line for one that waits for nobody: ask all of its communicator, to
- * see who else is.  True: some are to be asked.
+ * This process is the first in line for one that does not wait: ask all of its communicator, to
+ * see which others are in that line.  True: some are to be asked.
  */
 static bool add_crowd(void)
 {
@@ -123,7 +123,7 @@ static void ask_again(uint64_t now_ns)
     report.step = AGAIN;
 }
 
-/* Has everybody who was asked again the same wait as before? */
+/* Has each process that was asked again the same wait as before? */
 static bool is_confirmed(void)
 {
     for (int i = 1; i < mca_pml_tm_nodes.count; ++i) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes ask each other what they wait for; of the answers, who waits for whom, and who is
- * stuck.
+ * Processes ask each other what they wait for, and find of the answers which are stuck.
  */
 #include "pml_tm_nodes.h"
 
@@ -20,7 +19,7 @@ enum {
 
 mca_pml_tm_nodes_t mca_pml_tm_nodes;
 
-/* Who waits for an answer of this process.  A peer's record may go, its name stays. */
+/* Processes that wait for an answer.  A peer's record may go, its name stays. */
 static struct {
     uint64_t name;
     uint32_t question;
@@ -182,7 +181,7 @@ void mca_pml_tm_ask_reply(const mca_pml_tm_answer_t *state)
     }
 }
 
-/* ---- who is stuck ------------------------------------------------------- */
+/* ---- which are stuck ---------------------------------------------------- */
 
 /* Calls fn for each process that one of the waits may end by.  False: they are not all known. */
 static bool for_each_peer(const mca_pml_tm_node_t *node, void (*fn)(void *ctx, uint64_t name),
@@ -233,7 +232,7 @@ void mca_pml_tm_stuck_expand(uint64_t now_ns)
 typedef struct peers {
     int first_stuck; /* a node; -1: none */
     int first_free;
-    int first_root;      /* of these, the first that waits for nobody */
+    int first_root;      /* of these, the first that does not wait */
     bool is_one_unknown; /* there was no room for it */
 } peers_t;
 
@@ -273,7 +272,8 @@ static bool is_out_of_sight(const mca_pml_tm_node_t *node)
 }
 
 /*
- * Who is stuck?  All at first; then who waits for one that is not is not, until nothing changes.
+ * All are stuck at first; then each that waits for one that is not stuck is not, until nothing
+ * changes.
  * The way of one that is not stuck leads to one that was found not to be so before, so it ends.
  * From the last to the first: most wait for processes that were asked after them.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes ask each other what they wait for; of the answers, who is stuck.  pml_tm_hang.c says
+ * Processes ask each other what they wait for; of the answers, which are stuck.  pml_tm_hang.c says
  * what that means.
  *
  * A question is answered by a poll of all of Open MPI that finds nothing, so silence is an answer,
@@ -44,7 +44,7 @@ enum {
 typedef struct mca_pml_tm_nodes {
     int count;
     uint32_t question;   /* the number of the last question */
-    unsigned num_askers; /* who get their answer by mca_pml_tm_ask_reply() */
+    unsigned num_askers; /* that get their answer by mca_pml_tm_ask_reply() */
     mca_pml_tm_node_t *node;
 } mca_pml_tm_nodes_t;
 
@@ -75,7 +75,7 @@ int mca_pml_tm_ask_add(uint64_t name);
 /* Ask a node. */
 void mca_pml_tm_ask(mca_pml_tm_node_t *node, uint64_t now_ns);
 
-/* Those who did not answer in time are silent.  True: some answers are still to come. */
+/* Processes that did not answer in time are silent.  True: some answers are still to come. */
 bool mca_pml_tm_ask_is_open(uint64_t now_ns);
 
 /* Ask those that the answers so far lead to. */

@@ -368,7 +368,7 @@ static void add_near(mca_pml_tm_waits_t *list, const fab_wait_t *wait)
     }
 }
 
-/* ---- for those who look from outside ------------------------------------ */
+/* ---- for tm_look --------------------------------------------------------- */
 
 static void show_all(fab_look_t *look, uint64_t now_ns)
 {

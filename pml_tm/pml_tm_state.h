@@ -64,7 +64,7 @@ void mca_pml_tm_state_all(mca_pml_tm_waits_t *list, const mca_pml_tm_comm_t *tmc
 void mca_pml_tm_state_get(mca_pml_tm_answer_t *state, const mca_pml_tm_watch_t *watch,
                           const mca_pml_tm_call_t *call, uint64_t now_ns);
 
-/* Show it to those who look from outside, now and then. Lock held. */
+/* Show it to tm_look, now and then. Lock held. */
 void mca_pml_tm_state_show(mca_pml_tm_watch_t *watch, uint64_t now_ns);
 
 /* The communicator of a wait, if this process is in it, too; NULL: it is not. Lock held. */

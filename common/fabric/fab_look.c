@@ -66,7 +66,7 @@ static void fill(const fab_t *fab, fab_look_t *look)
     look->magic = FAB_LOOK_MAGIC;
 }
 
-/* The descriptor, which others find in /proc, is kept: without it nobody could open the memory. */
+/* The descriptor, which others find in /proc, is kept: they open the memory by it. */
 static bool open_look(fab_core_t *core)
 {
     const size_t size = sizeof(fab_look_memory_t);

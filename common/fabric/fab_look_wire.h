@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process shows of itself to others of its user on this host, and after a crash: who it is,
+ * What a process shows of itself to others of its user on this host, and after a crash: what it is,
  * what waits in it, and a ring of the last events.
  *
  * The memory is a memfd named "tm_look", which others find among the descriptors of the process in
@@ -126,7 +126,7 @@ typedef struct fab_event {
 
 _Static_assert(32 == sizeof(fab_event_t), "two in a line");
 
-/* A struct of counters of 64 bits each in the process's own memory, for who may read that. */
+/* A struct of counters of 64 bits each in the process's own memory, if that may be read. */
 typedef struct fab_look_counters {
     uint64_t at; /* its address; 0: there is none */
     uint64_t count;
