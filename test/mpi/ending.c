@@ -7,8 +7,8 @@
  *
  * args: how many polls come between the last call of a row and MPI_Finalize; "late": rank 1 calls
  * it after a while without MPI; "ended": rank 0 calls it when rank 1 has ended, and only rows that
- * need nothing of the other rank are played.  The last two only make sense without the barrier of
- * MPI_Finalize (async_mpi_finalize).
+ * need nothing of the other rank are played; "received": only receives that nothing matches are.
+ * "late" and "ended" only make sense without the barrier of MPI_Finalize (async_mpi_finalize).
  */
 /* TEST: np=2 args="0" quick=yes */
 /* TEST: np=2 args="3" */
@@ -23,6 +23,7 @@
 /* TEST: np=2 args="ended" env="OMPI_MCA_async_mpi_finalize=1" */
 /* TEST: np=2 args="ended" env="OMPI_MCA_async_mpi_finalize=1 OMPI_MCA_pml_tm_providers=tcp,self" */
 /* TEST: np=2 device=tmdev args="0" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi" timeout=120 */
+/* TEST: np=2 device=tmdev args="received" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="3" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 #include "tm_test.h"
 
@@ -254,7 +255,9 @@ static void poll_once(void)
     TM_MPI(MPI_Iprobe(0, 0, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE));
 }
 
-static void play_all(bool (*is_played)(const row_t *row))
+typedef bool (*is_played_t)(const row_t *row);
+
+static void play_all(is_played_t is_played)
 {
     for (int i = 0; i < NUM_ROWS; i++) {
         prepare(&rows[i], &plays[i], i);
@@ -295,6 +298,19 @@ static bool rows_of_one(const row_t *row)
            (NONE == row->recv && STANDARD == row->mode && row->len <= SHORT);
 }
 
+static bool rows_received(const row_t *row)
+{
+    return NONE == row->send;
+}
+
+static is_played_t rows_for(const char *how)
+{
+    if (0 == strcmp(how, "ended")) {
+        return rows_of_one;
+    }
+    return 0 == strcmp(how, "received") ? rows_received : every_row;
+}
+
 static void open_comms(void)
 {
     comms[WORLD] = MPI_COMM_WORLD;
@@ -307,6 +323,7 @@ int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "0";
     const bool is_alone = 0 == strcmp(how, "ended");
+    const is_played_t is_played = rows_for(how);
     int pid = (int) getpid(), pids[2];
     void *attached = tm_calloc(2, LONG);
 
@@ -315,7 +332,7 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Buffer_attach(attached, 2 * LONG));
     TM_MPI(MPI_Allgather(&pid, 1, MPI_INT, pids, 1, MPI_INT, MPI_COMM_WORLD));
     open_comms();
-    play_all(is_alone ? rows_of_one : every_row);
+    play_all(is_played);
     TM_MPI(MPI_Comm_free(&comms[DUP]));
     for (int i = 0; i < atoi(how); i++) {
         poll_once();
@@ -328,7 +345,7 @@ int main(int argc, char **argv)
     }
     MPI_Finalize();
     for (int i = 0; i < NUM_ROWS; i++) {
-        if (!is_alone || rows_of_one(&rows[i])) {
+        if (is_played(&rows[i])) {
             check(&rows[i], &plays[i]);
         }
     }

@@ -30,4 +30,5 @@ in_turn $device random 2 "$(tm_seed 3)" 10 epochs=4
 in_turn $device cancel 2
 in_turn TMDEV_TM_TAGS=1024 persistent 2
 in_turn TMDEV_TM_TAGS=1024 ending 2 0
+in_turn TMDEV_TM_TAGS=1024 ending 2 received
 in_turn $cpu cancel 2
