@@ -5,11 +5,18 @@
 # The environment module does what env.sh does, and unloading it leaves nothing.
 . "$TM_SRC/test/lib/script.sh"
 
+version=$(sed -n 's/^Version: *//p' "$TM_SRC/packaging/pml-tm.spec")
+# It is installed over an older installation, too, which had a file where its directory is.
+old=$TM_WORK/old$TM_PREFIX/share/pml_tm/modulefiles
+mkdir -p "$old"
+touch "$old/pml_tm"
+make -C "$TM_BUILD" install-data-local DESTDIR="$TM_WORK/old" || fail "make install"
+[[ -f $old/pml_tm/$version ]] || fail "over an older installation: no $old/pml_tm/$version"
+
 command -v modulecmd >/dev/null || [[ -x /usr/lib/x86_64-linux-gnu/modulecmd.tcl ]] ||
     skip "environment-modules is not installed"
 # shellcheck source=/dev/null
 . /usr/share/modules/init/bash
-version=$(sed -n 's/^Version: *//p' "$TM_SRC/packaging/pml-tm.spec")
 module use "$TM_PREFIX/share/pml_tm/modulefiles"
 wanted=$OMPI_MCA_mca_base_component_path
 unset OMPI_MCA_mca_base_component_path PMIX_MCA_mca_base_component_path
