@@ -5,17 +5,43 @@
  */
 #include "btl_fabric_op.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "btl_fabric_up.h"
 
-/* A callback that this thread runs. It is the innermost one; NULL: none. */
+/*
+ * Callbacks that threads run, the latest first.  A list of all, since storage of each thread would
+ * be allocated at the thread's first use, and a process without memory for it ends.
+ */
 typedef struct running {
-    struct running *outer;
+    LIST_ENTRY(running) link;
+    pthread_t thread;
     mca_btl_fabric_turn_t turn;
 } running_t;
 
-static _Thread_local running_t *running;
+/* Lock: the fabric's. */
+static LIST_HEAD(, running) running = LIST_HEAD_INITIALIZER(running);
+
+/* Of this thread: the first one from here on, or NULL. */
+static running_t *mine_from(running_t *run)
+{
+    while (NULL != run && !pthread_equal(run->thread, pthread_self())) {
+        run = LIST_NEXT(run, link);
+    }
+    return run;
+}
+
+/* Its innermost callback, and that which runs this one. */
+static running_t *innermost(void)
+{
+    return mine_from(LIST_FIRST(&running));
+}
+
+static running_t *outer_of(running_t *run)
+{
+    return mine_from(LIST_NEXT(run, link));
+}
 
 static mca_btl_fabric_op_t *op_alloc(void)
 {
@@ -38,8 +64,6 @@ int mca_btl_fabric_ops_init(void)
     mca_btl_fabric_op_t *op = malloc(sizeof(*op));
     uint32_t id;
 
-    /* the thread's storage is allocated here: later there may be no memory, and the process ends */
-    running = NULL;
     atomic_store_explicit(&mca_btl_fabric.outstanding, 0, memory_order_relaxed);
     mca_btl_fabric.turns = (mca_btl_fabric_turn_t){
         .next = &mca_btl_fabric.turns, .prev = &mca_btl_fabric.turns, .number = UINT64_MAX};
@@ -101,10 +125,10 @@ static void turns_moved(void)
 static void turn_begin(mca_btl_fabric_turn_t *turn)
 {
     mca_btl_fabric_turn_t *before = mca_btl_fabric.turns.prev;
-    running_t *at = running;
+    running_t *at = innermost();
 
     while (OPAL_UNLIKELY(NULL != at) && NULL == at->turn.prev) {
-        at = at->outer;
+        at = outer_of(at);
     }
     if (OPAL_UNLIKELY(NULL != at)) {
         before = &at->turn;
@@ -143,7 +167,7 @@ static void turn_pass(mca_btl_fabric_turn_t *to, const mca_btl_fabric_turn_t *fr
 
 uint64_t mca_btl_fabric_last_turn(void)
 {
-    for (running_t *at = running; NULL != at; at = at->outer) {
+    for (running_t *at = innermost(); NULL != at; at = outer_of(at)) {
         turn_end(&at->turn);
     }
     return mca_btl_fabric.last_turn;
@@ -153,16 +177,20 @@ uint64_t mca_btl_fabric_last_turn(void)
 
 bool mca_btl_fabric_in_callback(void)
 {
-    return NULL != running;
+    return NULL != innermost();
 }
 
-static void call_back(const mca_btl_fabric_call_t *call, int status, running_t *run)
+/* Lock held. */
+static void begin_callback(running_t *run)
 {
-    run->outer = running;
-    running = run;
+    run->thread = pthread_self();
+    LIST_INSERT_HEAD(&running, run, link);
+}
+
+static void call_back(const mca_btl_fabric_call_t *call, int status)
+{
     call->cbfunc(&mca_btl_fabric.super, call->ep, call->local, call->local_handle, call->context,
                  call->cbdata, status);
-    running = run->outer;
 }
 
 void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
@@ -170,7 +198,13 @@ void mca_btl_fabric_call_back(const mca_btl_fabric_call_t *call, int status)
     running_t run = {.turn.prev = NULL};
 
     if (NULL != call->cbfunc) {
-        call_back(call, status, &run);
+        fab_lock(mca_btl_fabric.fab);
+        begin_callback(&run);
+        fab_unlock(mca_btl_fabric.fab);
+        call_back(call, status);
+        fab_lock(mca_btl_fabric.fab);
+        LIST_REMOVE(&run, link);
+        fab_unlock(mca_btl_fabric.fab);
     }
 }
 
@@ -254,11 +288,13 @@ static void run_op(mca_btl_fabric_up_t *up)
     fab_lock(mca_btl_fabric.fab);
     turn_pass(&run.turn, &op->turn);
     op_free(op);
+    begin_callback(&run);
     fab_unlock(mca_btl_fabric.fab);
     if (!mca_btl_fabric_is_given_up(call.ep->proc, call.context)) {
-        call_back(&call, status, &run);
+        call_back(&call, status);
     }
     fab_lock(mca_btl_fabric.fab);
+    LIST_REMOVE(&run, link);
     turn_end(&run.turn);
     note(&call, -1);
     mca_btl_fabric_ep_close_if_idle(call.ep);

@@ -55,22 +55,28 @@ static mca_btl_fabric_up_t *take_up(void)
  * messages to the layer above in the wrong order.
  */
 static pthread_mutex_t upcalls_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool runs_upcalls;
+static _Atomic pthread_t upcalls_thread; /* that thread; 0: none */
+
+/* Relaxed: only this thread stores and clears its own id. */
+static bool runs_upcalls(void)
+{
+    return pthread_self() == atomic_load_explicit(&upcalls_thread, memory_order_relaxed);
+}
 
 static bool enter_upcalls(void)
 {
-    if (!runs_upcalls) {
-        runs_upcalls = 0 == pthread_mutex_trylock(&upcalls_lock);
-        return runs_upcalls;
+    if (runs_upcalls() || 0 != pthread_mutex_trylock(&upcalls_lock)) {
+        return false;
     }
-    return false;
+    atomic_store_explicit(&upcalls_thread, pthread_self(), memory_order_relaxed);
+    return true;
 }
 
 int mca_btl_fabric_ups_run(void)
 {
     bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
     bool has_entered = !is_alone && enter_upcalls();
-    unsigned max = is_alone || runs_upcalls ? num_ups() : 0;
+    unsigned max = is_alone || runs_upcalls() ? num_ups() : 0;
     mca_btl_fabric_up_t *up;
     int events = 0;
 
@@ -83,7 +89,7 @@ int mca_btl_fabric_ups_run(void)
         events++;
     }
     if (has_entered) {
-        runs_upcalls = false;
+        atomic_store_explicit(&upcalls_thread, 0, memory_order_relaxed);
         pthread_mutex_unlock(&upcalls_lock);
     }
     return events;

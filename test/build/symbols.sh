@@ -40,6 +40,8 @@ for file in "$pml" "$btl" "$common" $verbs $ofi; do
     forbid 'TEXTREL' dynamic
     ! readelf -lW "$file" | grep -E 'GNU_STACK.*E' || fail "$file wants an executable stack"
 done
+# It is allocated at each thread's first use; without memory for it the process ends.
+! readelf -lW "$btl" | grep -w TLS || fail "$btl has storage of each thread"
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 for file in "$pml" "$btl"; do

@@ -3,7 +3,7 @@
  * The functions of btl fabric as the layer above calls them, in two processes without MPI, by
  * shared memory.
  *
- * TEST: sources=@fabric,@btl timeout=120 quick=no
+ * TEST: sources=@fabric,@btl ldflags=-Wl,--wrap=realloc timeout=120 quick=no
  */
 #include "btl_fabric/btl_fabric_entry.h"
 #include "btl_fabric/btl_fabric_mem.h"
@@ -616,6 +616,56 @@ static void offered(void **state)
     fab_params.shm_ring_size = RING;
     assert_int_equal(0, world_run(2, false, offered_body));
     fab_params_reset();
+}
+
+/* ---- a get that cannot go on for want of memory --------------------------- */
+
+static bool has_no_memory;
+
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return has_no_memory ? NULL : __real_realloc(old, size);
+}
+
+/*
+ * The fabric cannot finish the get, since rank 0 has unmapped the memory, and a message needs
+ * memory for an id: the peer fails, and the get ends with an error.
+ */
+static void no_memory_body(world_t *world)
+{
+    const size_t size = WORDS * sizeof(uint64_t);
+    uint64_t value = 0,
+             *words = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    remote_t remote = open_both(world, words);
+
+    CHECK(0 == munmap(words, size));
+    world_barrier_idle(world);
+    if (1 == world->rank) {
+        while (mca_btl_fabric.ids.used < mca_btl_fabric.ids.size) {
+            CHECK(0 != fab_idmap_add(&mca_btl_fabric.ids, &value));
+        }
+        has_no_memory = true;
+        get(world, &remote, 0, &value);
+        while (0 == num_lost) {
+            btl_progress();
+        }
+        has_no_memory = false;
+        CHECK(1 == num_lost && 0 == num_done);
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "memory"));
+        CHECK(1 == mca_btl_fabric.counters.rma_failed);
+    }
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static void no_memory(void **state)
+{
+    (void) state;
+    assert_int_equal(0, world_run(2, false, no_memory_body));
 }
 
 /* ---- offers of long gets -------------------------------------------------- */
@@ -1460,6 +1510,7 @@ int main(void)
         cmocka_unit_test(long_get),       cmocka_unit_test(counted),
         cmocka_unit_test(atomics),        cmocka_unit_test(long_offers),
         cmocka_unit_test(flushes),        cmocka_unit_test(full),
+        cmocka_unit_test(no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
