@@ -46,5 +46,6 @@ void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what)
 void mca_btl_fabric_no_memory(fab_peer_t *peer)
 {
     fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
-                  "There was no memory in this process for what it sent, or for an operation with it.");
+                  "There was no memory in this process for what it sent, or for an "
+                  "operation with it.");
 }

@@ -25,9 +25,9 @@ ofi=$(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so')
 [[ $(exported "$btl") == mca_btl_fabric_component ]] ||
     fail "mca_btl_fabric.so exports: $(exported "$btl" | tr '\n' ' ')"
 
-# Declarations are FAB_EXPORT ... name( or name; on one line.
-cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' | sed -E 's/^[^(;]*[ *]([a-z_0-9]+)[(;].*/\1/' |
-    LC_ALL=C sort -u >declared
+# Declarations are FAB_EXPORT ... name( or name; or name[ on one line.
+cat "$TM_SRC"/common/*/*.h | grep -E '^FAB_EXPORT' |
+    sed -E 's/^[^(;[]*[ *]([a-z_0-9]+)[[(;].*/\1/' | LC_ALL=C sort -u >declared
 exported "$common" >defined
 diff declared defined ||
     fail "libmca_common_tm.so does not export what the headers declare FAB_EXPORT (<), but (>)"
