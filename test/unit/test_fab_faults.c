@@ -683,13 +683,17 @@ static void part_of_ring_body(world_t *world)
 
 static void test_part_of_ring(void **state)
 {
+    const unsigned eager_limit = fab_params.shm_eager_limit;
+
     (void) state;
     fab_params.shm_ring_size = 1 << 18;
+    fab_params.shm_eager_limit = 1 << 16; /* so that all of the ring is used at first */
     fab_params.shm_connect_timeout = 0;
     is_old = true;
     assert_int_equal(world_run(2, false, part_of_ring_body), 0);
     is_old = false;
     fab_params.shm_ring_size = 0;
+    fab_params.shm_eager_limit = eager_limit;
     fab_params.shm_connect_timeout = 30;
 }
 
