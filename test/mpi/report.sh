@@ -23,7 +23,7 @@ page()
 
 for by in shm tcp; do
     page 2 --mca pml_tm_providers "$by,self" "$report" expected
-    forbid 'Advice'
+    forbid 'came before|held back|found no room|leave pml_tm_wait'
     require "  ${by}_messages "
     page 2 --mca pml_tm_providers "$by,self" "$report" unexpected
     require 'more than a fifth of the messages came before their receive'
@@ -36,7 +36,7 @@ require 'more than one send in twenty found no room'
 forbid 'held back|more than a fifth'
 
 page 2 "$report" large
-forbid 'Advice'
+forbid 'came before|held back|copied twice|leave pml_tm_wait'
 grep -qaE '^  announced +4 +4  \(rank 1\)$' "$TM_WORK/err" || fail 'not 4 were announced'
 if "$nocma" true; then
     page 2 --mca pml_tm_stream_limit 65536 "$nocma" "$report" large
@@ -52,13 +52,12 @@ for by in shm tcp; do
     grep -qaE "^  ${by}_bytes +1577[0-9]{5} " "$TM_WORK/err" || fail 'other bytes'
 done
 
-# The rank for which all others wait, and that there is none.
+# The rank for which all others wait.  That there is none cannot be required: on a machine that does
+# other work one rank may well be late.
 page 4 "$report" late
 require 'one rank computes for far longer than the others'
 grep -qaE '^  computing_ms +[0-9]+ +[0-9]+  \(rank 3\)$' "$TM_WORK/err" ||
     fail 'another rank computes most'
-page 4 "$report" expected
-forbid 'computes for far longer'
 
 # Processes that poll although they share processors. With --host Open MPI 5.0 does not know that
 # they do: it would make them yield, whatever the parameter says.
