@@ -23,7 +23,6 @@ common_tm_sources = \
 	common/fabric/fab_fit.h \
 	common/fabric/fab_help.c \
 	common/fabric/fab_help.h \
-	common/fabric/fab_help_first.c \
 	common/fabric/fab_host.c \
 	common/fabric/fab_host.h \
 	common/fabric/fab_load.c \
@@ -217,6 +216,10 @@ common_offload_sources = \
 	common/offload/offload.c \
 	common/offload/offload.h \
 	common/offload/offload_types.h
+
+# In each component, since it calls PMIx, which libmca_common_tm is not linked with.
+common_modex_sources = \
+	common/fabric/fab_help_first.c
 
 # Ids of pending operations, likewise in each component that has some.
 common_idmap_sources = \

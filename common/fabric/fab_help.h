@@ -32,7 +32,6 @@ struct mca_base_component_2_1_0_t;
  * initialized its components; if what is wrong ends the job (ends_job), it waits until then.
  * Lower ranks never ask higher ones.
  */
-FAB_EXPORT bool fab_help_is_first(const struct mca_base_component_2_1_0_t *component,
-                                  bool ends_job);
+bool fab_help_is_first(const struct mca_base_component_2_1_0_t *component, bool ends_job);
 
 #endif /* FAB_HELP_H */
