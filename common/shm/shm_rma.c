@@ -84,7 +84,7 @@ bool fab_shm_rma_now(fab_rma_t *op)
 {
     fab_shm_ep_t *ep = op->peer->ep;
     int rc = OPAL_SUCCESS;
-    bool is_long;
+    bool is_long, is_done;
 
     if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
         !fab_shm_is_accessible(ep) || fab_shm_coop_is_worth_it(ep, op)) {
@@ -97,10 +97,13 @@ bool fab_shm_rma_now(fab_rma_t *op)
     if (op->len > 0) {
         rc = fab_shm_transfer(ep, FAB_PUT == op->kind, op->local, op->remote, op->len, &op->done);
     }
-    if (is_long) {
-        fab_shm_long_end(ep, op->done, FAB_SHM_PULL);
+    is_done = OPAL_SUCCESS == rc && op->done == op->len;
+    if (is_long && is_done) {
+        fab_shm_long_end(ep, op->len, FAB_SHM_PULL);
+    } else if (is_long) {
+        fab_shm_long_fail(ep, op->len, FAB_SHM_PULL, OPAL_ERROR); /* fab_shm_rma() says why */
     }
-    return OPAL_SUCCESS == rc && op->done == op->len;
+    return is_done;
 }
 
 void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer)
