@@ -14,7 +14,6 @@
     X(shm_msgs_sent, "messages sent through shared memory")                                        \
     X(shm_msgs_received, "messages received through shared memory")                                \
     X(shm_ring_full, "sends that found no room in the receiver's ring")                            \
-    X(shm_rings_claimed, "rings that peers have claimed in this process's segment")                \
     X(shm_rings_exhausted,                                                                         \
       "peers for which a message had to wait, since all their rings were in use")                  \
     X(shm_connect_retries,                                                                         \

@@ -183,7 +183,6 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
     ep->in = in;
     ep->ring = &in->rx;
     dom->ins[index] = in;
-    fab_counters.shm_rings_claimed++;
     fab_shm_in_heat(dom, in);
 }
 
