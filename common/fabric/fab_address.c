@@ -14,36 +14,31 @@
 size_t fab_address(const fab_t *fab, void *buf, size_t size)
 {
     const fab_core_t *core = (const fab_core_t *) fab;
-    unsigned char bytes[FAB_ADDRESS_MAX] = {0};
-    fab_wire_head_t head = {
-        .magic = FAB_WIRE_MAGIC, .version = FAB_WIRE_VERSION, .name = fab->config.name};
-    size_t len = sizeof(head);
+    union {
+        fab_wire_head_t head;
+        unsigned char bytes[FAB_ADDRESS_MAX];
+    } all = {.head = {.magic = FAB_WIRE_MAGIC,
+                      .version = FAB_WIRE_VERSION,
+                      .name = fab->config.name,
+                      .len = sizeof(all.head)}};
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         const fab_provider_t *provider = fab_providers[i];
-        fab_wire_section_t section = {.provider = provider->id,
-                                      .len = (uint16_t) provider->address_len};
-        size_t start = len + sizeof(section);
         if (NULL == core->slots[i].dom) {
             continue;
         }
-        if (start + section.len > sizeof(bytes)) {
+        if (all.head.len + sizeof(fab_wire_section_t) + provider->address_len > sizeof(all)) {
             return 0; /* without it peers would think that this process has not got the provider */
         }
-        memcpy(bytes + len, &section, sizeof(section));
-        if (section.len > 0) {
-            memcpy(bytes + start, provider->address(core->slots[i].dom), section.len);
-        }
-        len = start + ((section.len + 7u) & ~7u);
-        head.sections++;
+        fab_address_add(&all.head, provider->id,
+                        provider->address_len > 0 ? provider->address(core->slots[i].dom) : "",
+                        provider->address_len);
     }
-    if (len > size || len > sizeof(bytes)) {
+    if (all.head.len > size) {
         return 0;
     }
-    head.len = (uint32_t) len;
-    memcpy(bytes, &head, sizeof(head));
-    memcpy(buf, bytes, len);
-    return len;
+    memcpy(buf, &all, all.head.len);
+    return all.head.len;
 }
 
 int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size_t len,
@@ -109,12 +104,19 @@ const void *fab_address_section(const void *address, uint16_t provider, size_t *
 
 void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len)
 {
-    fab_wire_section_t head = {.provider = provider, .len = (uint16_t) len};
+    const unsigned char *bytes = section;
     unsigned char *at = (unsigned char *) to + to->len;
+    fab_wire_section_t head = {.provider = provider};
 
+    while (len > 0 && 0 == bytes[len - 1]) {
+        len--;
+    }
+    head.len = (uint16_t) len;
     memcpy(at, &head, sizeof(head));
-    memcpy(at + sizeof(head), section, len);
-    to->len += (uint32_t) (sizeof(head) + ((len + 7) & ~(size_t) 7));
+    at += sizeof(head);
+    memcpy(at, section, len);
+    memset(at + len, 0, -len & 7);
+    to->len += (uint32_t) (sizeof(head) + len + (-len & 7));
     to->sections++;
 }
 
@@ -122,16 +124,19 @@ int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *addre
                     const char **why)
 {
     const fab_provider_t *provider = fab_providers[i];
+    unsigned char whole[FAB_ADDRESS_MAX];
 
     *why = "no reason given";
     peer->ops = provider->ops;
     peer->provider = (uint8_t) i;
-    if (len != provider->address_len) {
-        *why = fab_sentence(&core->fab, "its address for %s has %zu bytes, expected %zu",
+    if (len > provider->address_len) {
+        *why = fab_sentence(&core->fab, "its address for %s has %zu bytes, expected %zu at most",
                             provider->name, len, provider->address_len);
         return OPAL_ERR_UNREACH;
     }
-    return provider->attach(core->slots[i].dom, peer, address, why);
+    memcpy(whole, address, len);
+    memset(whole + len, 0, provider->address_len - len);
+    return provider->attach(core->slots[i].dom, peer, whole, why);
 }
 
 int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int first, char *why,

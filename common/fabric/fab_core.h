@@ -177,7 +177,7 @@ int fab_address_check(fab_core_t *core, uint64_t name, const void *address, size
                       const char **why);
 /* What provider (FAB_WIRE_*) has to say in a checked address; NULL: nothing. */
 const void *fab_address_section(const void *address, uint16_t provider, size_t *section_len);
-/* Append a section to an address, which has room for it. */
+/* Append a section to an address, which has room for it; zeros at its end are left out. */
 void fab_address_add(fab_wire_head_t *to, uint16_t provider, const void *section, size_t len);
 /* Let provider i take the peer. */
 int fab_choose_this(fab_core_t *core, fab_peer_t *peer, int i, const void *section, size_t len,

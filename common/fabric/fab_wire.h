@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The address of a process, as fab_address() writes it and fab_peer_open() reads it: a head, then
- * one section per open provider, each padded to 8 bytes.  Byte order and sizes are those of the
- * host; a host with another byte order reads a wrong magic.
+ * one section per open provider, without the zeros at its end, padded to 8 bytes.  Byte order and
+ * sizes are those of the host; a host with another byte order reads a wrong magic.
  *
  *       0 magic  4 version  6 sections  8 name          16 len     20 reserved
  *      24 provider  26 len  28 reserved  32 bytes ...                              first section
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FAB_WIRE_MAGIC   0x41424146u /* "FABA", little endian */
-#define FAB_WIRE_VERSION 1
+#define FAB_WIRE_VERSION 2
 
 enum {
     FAB_WIRE_SELF = 1,

@@ -396,6 +396,32 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
     return num;
 }
 
+/*
+ * Is the address in none of these networks? The prefix of one that is near is of this host, too.
+ */
+static bool is_other_net(const fab_sock_ip_t *ip, const fab_sock_ip_t *nets, int num)
+{
+    for (int i = 0; i < num; i++) {
+        if (is_in_net(nets[i].ip, ip->ip, ip->prefix)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void fab_sock_nets_first(fab_sock_ip_t *ips, int num)
+{
+    int firsts = 0;
+
+    for (int i = 0; i < num; i++) {
+        if (is_other_net(&ips[i], ips, i)) {
+            fab_sock_ip_t ip = ips[i];
+            memmove(&ips[firsts + 1], &ips[firsts], (size_t) (i - firsts) * sizeof(ip));
+            ips[firsts++] = ip;
+        }
+    }
+}
+
 /* ---- a peer ------------------------------------------------------------- */
 
 static bool is_own(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ip)
@@ -459,19 +485,6 @@ int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, 
     }
     memcpy(ips, sorted, (size_t) left * sizeof(*ips));
     return left;
-}
-
-/*
- * Is the address in none of these networks? The prefix of one that is near is of this host, too.
- */
-static bool is_other_net(const fab_sock_ip_t *ip, const fab_sock_ip_t *nets, int num)
-{
-    for (int i = 0; i < num; i++) {
-        if (is_in_net(nets[i].ip, ip->ip, ip->prefix)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* Mbit/s of both ends of a connection to this address; 0: unknown, or they differ. */

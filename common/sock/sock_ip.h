@@ -12,7 +12,7 @@
 
 #include "fabric/fab_export.h"
 
-enum { FAB_SOCK_IPS = 8 }; /* addresses of a process at most */
+enum { FAB_SOCK_IPS = 16 }; /* addresses of a process at most */
 
 typedef enum fab_sock_net {
     FAB_SOCK_NET_PLAIN = 0,
@@ -74,10 +74,17 @@ FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_so
                                 int max);
 
 /*
+ * Put the first address of each network before further ones of a network; their order stays
+ * otherwise.
+ */
+FAB_EXPORT void fab_sock_nets_first(fab_sock_ip_t *ips, int num);
+
+/*
  * Does the peer with these addresses use this host's network?  Another host has a plain address
  * that this one has not, or cannot be reached.
  */
-bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips, int num);
+FAB_EXPORT bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_ip_t *ips,
+                                    int num);
 
 /*
  * Sort the addresses of a peer into the order in which to try them, and drop those that cannot lead
@@ -85,8 +92,8 @@ bool fab_sock_is_one_net(const fab_sock_ip_t *own, int num_own, const fab_sock_i
  * loopback and addresses of this host itself are dropped, and addresses in a network of this host
  * come first.  Returns how many are left.
  */
-int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host, fab_sock_ip_t *ips,
-                      int num);
+FAB_EXPORT int fab_sock_sort_ips(const fab_sock_ip_t *own, int num_own, bool is_same_host,
+                                 fab_sock_ip_t *ips, int num);
 
 /*
  * Addresses of a peer on another host for connections over other links than one to the address

@@ -37,7 +37,7 @@
 enum {
     FAB_SOCK_KEY = 16,        /* bytes */
     FAB_SOCK_NONCE = 16,      /* bytes */
-    FAB_SOCK_FRAME_MAX = 320, /* bytes of a provider's frame */
+    FAB_SOCK_FRAME_MAX = 448, /* bytes of a provider's frame */
 };
 
 typedef struct fab_sock_greeting {

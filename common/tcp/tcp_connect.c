@@ -26,6 +26,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fabric/fab_params.h"
+
 /* ---- connecting ------------------------------------------------------------- */
 
 static fab_tcp_frame_t frame_of(const fab_tcp_ep_t *ep, fab_tcp_kind_t kind)
@@ -320,12 +322,23 @@ void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
     }
 }
 
+/* Why, and that the peer had no room for addresses, of which one may have worked. */
+static const char *with_left_out(const fab_tcp_ep_t *ep, const char *why)
+{
+    return 0 == ep->addr.num_left_out
+               ? why
+               : fab_sentence(ep->dom->fab,
+                              "%s  %u further addresses of its host were not published: see "
+                              "%stcp_if_include.",
+                              why, ep->addr.num_left_out, fab_params.prefix);
+}
+
 void fab_tcp_on_broken(fab_sock_t *sock, const char *why)
 {
     fab_tcp_ep_t *ep = sock->owner;
 
     if (NULL != ep && ep->sock == sock) {
-        not_connected(ep, why); /* releases it */
+        not_connected(ep, with_left_out(ep, why)); /* releases it */
         return;
     }
     if (NULL != ep && ep->parked == sock) {

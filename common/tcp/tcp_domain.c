@@ -32,7 +32,7 @@ static bool is_set(const char *list)
     return NULL != list && '\0' != *list;
 }
 
-/* The best addresses; the others are not published. */
+/* The best addresses, of as many networks as can be; the others are not published. */
 static void fill_ips(fab_tcp_domain_t *dom)
 {
     fab_sock_ip_t all[FAB_TCP_OWN_IPS];
@@ -43,13 +43,15 @@ static void fill_ips(fab_tcp_domain_t *dom)
     if (fab_sock_list_unknown(fab_params.tcp_if_include, unknown, sizeof(unknown))) {
         fab_warn(dom->fab, "%stcp_if_include names %s.", fab_params.prefix, unknown);
     }
+    fab_sock_nets_first(all, num);
     for (int i = FAB_SOCK_IPS; i < num; i++) {
         fab_log(dom->fab, 1,
                 "tcp publishes %d addresses at most, not %s; %stcp_if_include can choose others.",
                 FAB_SOCK_IPS, fab_sock_ip_text(&all[i], text, sizeof(text)), fab_params.prefix);
     }
-    num = num < FAB_SOCK_IPS ? num : FAB_SOCK_IPS;
-    dom->addr.num_ips = (uint16_t) num;
+    dom->addr.num_left_out = (uint8_t) (num > FAB_SOCK_IPS ? num - FAB_SOCK_IPS : 0);
+    num -= dom->addr.num_left_out;
+    dom->addr.num_ips = (uint8_t) num;
     memcpy(dom->addr.ips, all, (size_t) num * sizeof(all[0]));
 }
 

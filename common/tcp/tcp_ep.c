@@ -37,7 +37,8 @@ struct fab_tcp_host {
     uint32_t num; /* processes that refer to it */
     uint32_t eager_max;
     uint64_t host;
-    uint16_t num_ips;
+    uint8_t num_ips;
+    uint8_t num_left_out;
     fab_sock_ip_t ips[]; /* without their port */
 };
 
@@ -51,7 +52,7 @@ static fab_tcp_host_t **bucket_of(fab_tcp_domain_t *dom, uint64_t host)
 static bool is_same(const fab_tcp_host_t *host, const fab_tcp_addr_t *addr)
 {
     return host->host == addr->host && host->eager_max == addr->eager_max &&
-           host->num_ips == addr->num_ips &&
+           host->num_ips == addr->num_ips && host->num_left_out == addr->num_left_out &&
            0 == memcmp(host->ips, addr->ips, addr->num_ips * sizeof(addr->ips[0]));
 }
 
@@ -74,7 +75,8 @@ static fab_tcp_host_t *host_get(fab_tcp_domain_t *dom, const fab_tcp_addr_t *add
                                  .dom = dom,
                                  .eager_max = addr->eager_max,
                                  .host = addr->host,
-                                 .num_ips = addr->num_ips};
+                                 .num_ips = addr->num_ips,
+                                 .num_left_out = addr->num_left_out};
         memcpy(host->ips, addr->ips, len);
         *bucket = host;
     }
@@ -138,6 +140,7 @@ static fab_tcp_addr_t join(const fab_tcp_known_t *known)
     const fab_tcp_host_t *host = known->host;
     fab_tcp_addr_t addr = {.version = FAB_TCP_VERSION,
                            .num_ips = host->num_ips,
+                           .num_left_out = host->num_left_out,
                            .eager_max = host->eager_max,
                            .host = host->host};
 

@@ -46,8 +46,8 @@ static const fab_param_t tcp_rows[] = {
         .is_valid = fab_sock_list_is_sound,
         .form = tcp_interface_list,
         .empty_means = "all",
-        .help = "Network interfaces, or networks, whose IP addresses tcp may use. Connections to "
-                "other addresses are refused.",
+        .help = "Network interfaces, or networks, whose IP addresses tcp may use, and verbs to set "
+                "up connections. Connections of tcp to other addresses are refused.",
     },
     {
         FAB_PARAM(fab_params_t, tcp_if_exclude, STRING, 1),

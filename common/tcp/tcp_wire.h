@@ -48,7 +48,7 @@
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 5
+#define FAB_TCP_VERSION 6
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -103,14 +103,15 @@ static inline size_t fab_tcp_padded(size_t len)
 /* Section of a process's address. */
 typedef struct fab_tcp_addr {
     uint16_t version;
-    uint16_t num_ips;   /* of ips that are used */
-    uint32_t eager_max; /* longest payload that it takes, bytes */
-    uint64_t host;      /* fab_host_identity() */
+    uint8_t num_ips;      /* of ips that are used */
+    uint8_t num_left_out; /* further addresses, for which there was no room */
+    uint32_t eager_max;   /* longest payload that it takes, bytes */
+    uint64_t host;        /* fab_host_identity() */
     uint8_t key[FAB_SOCK_KEY];
     fab_sock_ip_t ips[FAB_SOCK_IPS]; /* where it listens, the best first */
 } fab_tcp_addr_t;
 
-_Static_assert(224 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
+_Static_assert(416 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
 
 typedef enum fab_tcp_kind {
     FAB_TCP_HELLO = 1,
@@ -125,7 +126,7 @@ typedef struct fab_tcp_frame {
     fab_tcp_addr_t addr; /* of the sender */
 } fab_tcp_frame_t;
 
-_Static_assert(240 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
+_Static_assert(432 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
 _Static_assert(sizeof(fab_tcp_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 #endif /* FAB_TCP_WIRE_H */

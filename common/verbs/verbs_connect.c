@@ -80,13 +80,16 @@ static void stop_waiting(fab_verbs_ep_t *ep)
  */
 static fab_sock_t *oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame)
 {
+    const fab_verbs_addr_t *own = &ep->dom->first->addr;
     fab_sock_ip_t ips[FAB_VERBS_IPS + 1] = {
         {.ip = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}, .port = ep->addr.ips[0].port}};
-    int first = ep->is_local ? 1 : 0;
+    int num = ep->addr.num_ips, first = ep->is_local ? 1 : 0;
+    bool is_one_net = fab_sock_is_one_net(own->ips, own->num_ips, ep->addr.ips, num);
 
     memcpy(ips + first, ep->addr.ips, sizeof(ep->addr.ips));
-    return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips,
-                            first + ep->addr.num_ips, frame);
+    num = fab_sock_sort_ips(own->ips, own->num_ips, ep->is_local || is_one_net, ips + first, num);
+    return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips, first + num,
+                            frame);
 }
 
 /* False: no socket now. */

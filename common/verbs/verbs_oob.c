@@ -14,7 +14,10 @@
 #include "fabric/fab_wire.h"
 #include "verbs/verbs_cm.h"
 
-enum { FAB_VERBS_TIMEOUT_S = 60 }; /* until a host that does not answer over TCP is given up */
+enum {
+    FAB_VERBS_TIMEOUT_S = 60, /* until a host that does not answer over TCP is given up */
+    FAB_VERBS_OWN_IPS = 64,   /* that are looked at */
+};
 
 /* what: a domain, whose device reports something; the channel or resolver of one; NULL: sockets. */
 static void on_event(fab_verbs_domain_t *first, const void *what)
@@ -49,26 +52,47 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 
 /* ---- open and close ----------------------------------------------------- */
 
+static bool is_set(const char *list)
+{
+    return NULL != list && '\0' != *list;
+}
+
+/* Put the GID of a RoCE port first, if it is an IP address that may be used.  Returns how many. */
+static int gid_first(const fab_verbs_addr_t *addr, fab_sock_ip_t *ips, int num)
+{
+    const bool is_free = !is_set(fab_params.tcp_if_include) && !is_set(fab_params.tcp_if_exclude);
+    fab_sock_ip_t first = {.port = 0};
+    int at = 0;
+
+    while (at < num && 0 != memcmp(ips[at].ip, addr->gid, sizeof(addr->gid))) {
+        at++;
+    }
+    if (IBV_LINK_LAYER_ETHERNET != addr->link_layer || !fab_sock_ip_is_v4(addr->gid) ||
+        (at == num && !is_free)) {
+        return num;
+    }
+    memcpy(first.ip, addr->gid, sizeof(addr->gid));
+    first = at < num ? ips[at] : first;
+    memmove(&ips[1], &ips[0], (size_t) at * sizeof(ips[0]));
+    ips[0] = first;
+    return at < num ? num : num + 1;
+}
+
 /*
- * Where this process can be reached, the best first: the GID of a RoCE port, if it is an IP
- * address, then those of its interfaces.
+ * Where this process can be reached, the best first: the GID of a RoCE port, then the addresses of
+ * its interfaces, of as many networks as can be.
  */
 static void oob_own_ips(fab_verbs_domain_t *dom)
 {
     fab_verbs_addr_t *addr = &dom->addr;
-    fab_sock_ip_t all[FAB_SOCK_IPS];
-    int num = fab_sock_own_ips(NULL, NULL, all, FAB_SOCK_IPS);
-    bool has_ip = IBV_LINK_LAYER_ETHERNET == addr->link_layer && fab_sock_ip_is_v4(addr->gid);
+    fab_sock_ip_t all[FAB_VERBS_OWN_IPS + 1];
+    int num = fab_sock_own_ips(fab_params.tcp_if_include, fab_params.tcp_if_exclude, all,
+                               FAB_VERBS_OWN_IPS);
 
-    addr->num_ips = 0;
-    if (has_ip) {
-        memcpy(addr->ips[addr->num_ips++].ip, addr->gid, sizeof(addr->gid));
-    }
-    for (int i = 0; i < num && addr->num_ips < FAB_VERBS_IPS; i++) {
-        if (!has_ip || 0 != memcmp(all[i].ip, addr->gid, sizeof(addr->gid))) {
-            addr->ips[addr->num_ips++] = all[i];
-        }
-    }
+    num = gid_first(addr, all, num);
+    fab_sock_nets_first(all, num);
+    addr->num_ips = (uint8_t) (num < FAB_VERBS_IPS ? num : FAB_VERBS_IPS);
+    memcpy(addr->ips, all, addr->num_ips * sizeof(all[0]));
     for (int i = 0; i < addr->num_ips; i++) {
         addr->ips[i].port = fab_sock_set_port(dom->socks);
     }
@@ -109,7 +133,10 @@ const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
     oob_own_ips(dom);
     return dom->addr.num_ips > 0
                ? NULL
-               : "This host has no IP address, over which connections could be set up.";
+               : fab_sentence(dom->fab,
+                              "This host has no IP address over which connections could be set "
+                              "up, or %stcp_if_include and %stcp_if_exclude leave none.",
+                              fab_params.prefix, fab_params.prefix);
 }
 
 void fab_verbs_oob_close(fab_verbs_domain_t *dom)

@@ -50,10 +50,10 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 16
+#define FAB_VERBS_VERSION 17
 
 enum {
-    FAB_VERBS_IPS = 4,                                   /* IP addresses in a process's address */
+    FAB_VERBS_IPS = 8,                                   /* IP addresses in a process's address */
     FAB_VERBS_PORTS = 4,                                 /* ports in it */
     FAB_VERBS_PAIRS = FAB_VERBS_PORTS * FAB_VERBS_PORTS, /* of ports of two processes */
     FAB_VERBS_EAGER_MIN = 304,     /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -172,7 +172,7 @@ typedef struct fab_verbs_addr {
     uint8_t reserved3[2];
 } fab_verbs_addr_t;
 
-_Static_assert(256 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
+_Static_assert(352 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
 typedef enum fab_verbs_kind {
     FAB_VERBS_HELLO = 1,
@@ -207,7 +207,7 @@ typedef struct fab_verbs_frame {
     fab_verbs_addr_t addr;
 } fab_verbs_frame_t;
 
-_Static_assert(312 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(408 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*

@@ -38,7 +38,7 @@ static size_t address_of(const world_t *world, int i, unsigned char *address)
 {
     const uint64_t name = known_name(i);
     fab_wire_head_t head;
-    fab_ofi_addr_t addr;
+    fab_ofi_addr_t addr = {0};
     struct sockaddr_in in;
     size_t len;
 
@@ -48,13 +48,13 @@ static size_t address_of(const world_t *world, int i, unsigned char *address)
     memcpy(address, &head, sizeof(head));
     unsigned char *ofi = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_OFI,
                                                                            &len);
-    memcpy(&addr, ofi, sizeof(addr));
+    memcpy(&addr, ofi, len);
     memcpy(&in, addr.name, sizeof(in));
     in.sin_addr.s_addr = htonl(0x0a000000 + (uint32_t) i);
     memcpy(addr.name, &in, sizeof(in));
     addr.host += 1 + (uint64_t) i;
     memcpy(addr.key, &name, sizeof(name));
-    memcpy(ofi, &addr, sizeof(addr));
+    memcpy(ofi, &addr, len);
     return world->shared->len[0];
 }
 
@@ -84,10 +84,11 @@ static void known_body(world_t *world)
     before = memory();
     start = world_now();
     for (int i = 0; i < KNOWN; i++) {
-        fab_ofi_addr_t addr;
+        fab_ofi_addr_t addr = {0};
         CHECK(fab_ofi_is_known(peer[i]));
         (void) address_of(world, i, address);
-        memcpy(&addr, fab_address_section(address, FAB_WIRE_OFI, &len), sizeof(addr));
+        const void *section = fab_address_section(address, FAB_WIRE_OFI, &len);
+        memcpy(&addr, section, len);
         CHECK(0 == memcmp(&addr, &fab_ofi_ep_of(peer[i])->addr, sizeof(addr)));
     }
     printf("their endpoints: %.0f bytes each, %.2f us to make one\n",

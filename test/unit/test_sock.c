@@ -330,6 +330,22 @@ static void test_one_net(void **state)
     assert_false(fab_sock_is_one_net(own, 3, &theirs[1], 2)); /* those are on every host */
 }
 
+/* One address of each network comes before the second of any. */
+static void test_nets_first(void **state)
+{
+    const fab_sock_ip_t all[6] = {v4(10, 1, 0, 1, 16), v4(10, 1, 0, 2, 16),   v4(10, 2, 0, 1, 16),
+                                  v4(10, 1, 0, 3, 16), v4(172, 17, 0, 1, 16), v4(10, 2, 0, 2, 16)};
+    const int order[6] = {0, 2, 4, 1, 3, 5};
+    fab_sock_ip_t ips[6];
+
+    (void) state;
+    memcpy(ips, all, sizeof(ips));
+    fab_sock_nets_first(ips, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_memory_equal(&ips[i], &all[order[i]], sizeof(ips[i]));
+    }
+}
+
 static void test_own(void **state)
 {
     fab_sock_ip_t ips[FAB_SOCK_IPS];
@@ -354,8 +370,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_seal),       cmocka_unit_test(test_lists),
         cmocka_unit_test(test_text),       cmocka_unit_test(test_sort),
         cmocka_unit_test(test_one_net),    cmocka_unit_test(test_own),
-        cmocka_unit_test(test_link_local), cmocka_unit_test(test_race),
-        cmocka_unit_test(test_race_lost),  cmocka_unit_test(test_lame),
+        cmocka_unit_test(test_nets_first), cmocka_unit_test(test_link_local),
+        cmocka_unit_test(test_race),       cmocka_unit_test(test_race_lost),
+        cmocka_unit_test(test_lame),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

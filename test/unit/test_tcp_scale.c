@@ -44,15 +44,15 @@ static size_t address_of(const world_t *world, uint64_t name, unsigned char *add
     memcpy(address, &head, sizeof(head));
     unsigned char *tcp = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_TCP,
                                                                            &len);
-    fab_tcp_addr_t addr;
-    memcpy(&addr, tcp, sizeof(addr));
+    fab_tcp_addr_t addr = {0};
+    memcpy(&addr, tcp, len);
     addr.host += host;
     memcpy(addr.key, &rank, sizeof(rank));
     for (int i = 0; i < addr.num_ips; i++) {
         memcpy(addr.ips[i].ip + 12, &host, sizeof(host));
         addr.ips[i].port = (uint16_t) (1024 + rank % RANKS);
     }
-    memcpy(tcp, &addr, sizeof(addr));
+    memcpy(tcp, &addr, len);
     return world->shared->len[0];
 }
 

@@ -44,11 +44,11 @@ static size_t address_of(const world_t *world, uint64_t name, unsigned char *add
     memcpy(address, &head, sizeof(head));
     unsigned char *verbs = (unsigned char *) (uintptr_t) fab_address_section(address,
                                                                              FAB_WIRE_VERBS, &len);
-    fab_verbs_addr_t addr;
-    memcpy(&addr, verbs, sizeof(addr));
+    fab_verbs_addr_t addr = {0};
+    memcpy(&addr, verbs, len);
     memcpy(addr.key, &name, sizeof(name));
     addr.lid = (uint16_t) (1 + name % 49151);
-    memcpy(verbs, &addr, sizeof(addr));
+    memcpy(verbs, &addr, len);
     return world->shared->len[0];
 }
 
