@@ -63,7 +63,7 @@ cd ..
 # finds its library.
 mkdir own
 cd own
-"$TM_SRC/configure" --prefix=/opt/tm --with-componentdir >log 2>&1 ||
+"$TM_SRC/configure" --prefix=/opt/tm --with-componentdir CFLAGS=-O0 >log 2>&1 ||
     fail "configure --with-componentdir"
 make -j"$(nproc)" install DESTDIR="$PWD/root" >>log 2>&1 || fail "make install"
 # shellcheck source=/dev/null
