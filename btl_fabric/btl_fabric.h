@@ -151,7 +151,8 @@ extern mca_btl_fabric_t mca_btl_fabric;
  */
 static inline bool mca_btl_fabric_is_wanted(void)
 {
-    return mca_btl_fabric.is_named || fab_is_started(mca_btl_fabric.fab, FAB_USER_PML);
+    return NULL != mca_btl_fabric.fab &&
+           (mca_btl_fabric.is_named || fab_is_started(mca_btl_fabric.fab, FAB_USER_PML));
 }
 
 /*

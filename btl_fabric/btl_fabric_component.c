@@ -241,8 +241,8 @@ static void adapt_sizes(void)
     }
 }
 
-/* Open the fabric and all that the module needs. On an error nothing stays open. */
-static int start(void)
+/* On an error nothing stays open. */
+static int open_all(void)
 {
     int rc = open_fabric();
 
@@ -303,6 +303,18 @@ static bool check_params(void)
     return true;
 }
 
+/* Open the fabric and all that the module needs.  False: nothing stays open. */
+static bool start(void)
+{
+    return check_params() && OPAL_SUCCESS == open_all();
+}
+
+/* Without the fabric the module reaches no process. */
+static void start_with_pml(void)
+{
+    (void) start();
+}
+
 static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_threads,
                                            bool enable_mpi_threads)
 {
@@ -311,13 +323,14 @@ static mca_btl_base_module_t **fabric_init(int *num_btls, bool enable_progress_t
     (void) enable_progress_threads, (void) enable_mpi_threads;
     *num_btls = 0;
     mca_btl_fabric.is_named = is_named();
-    if (!check_params()) {
-        return NULL;
-    }
     modules = malloc(sizeof(*modules)); /* the framework frees it */
-    if (NULL == modules || OPAL_SUCCESS != start()) {
+    if (NULL == modules || (mca_btl_fabric.is_named && !start())) {
         free(modules);
         return NULL;
+    }
+    if (!mca_btl_fabric.is_named) {
+        /* Open MPI 4.1 chooses BTLs before it looks at PMLs */
+        fab_when_open(FAB_USER_PML, start_with_pml);
     }
     modules[0] = &mca_btl_fabric.super;
     *num_btls = 1;

@@ -210,7 +210,7 @@ int mca_btl_fabric_del_procs(struct mca_btl_base_module_t *btl, size_t nprocs,
                              struct opal_proc_t **procs, mca_btl_fabric_ep_t **eps)
 {
     (void) btl, (void) procs;
-    for (size_t i = 0; i < nprocs; ++i) {
+    for (size_t i = 0; i < nprocs && NULL != mca_btl_fabric.fab; ++i) {
         opal_proc_t *proc = NULL;
         fab_lock(mca_btl_fabric.fab);
         if (NULL != eps[i] && NULL != eps[i]->proc) {
@@ -361,6 +361,7 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
     fab_t *fab = mca_btl_fabric.fab;
 
     (void) btl;
+    fab_when_open(FAB_USER_PML, NULL);
     if (NULL == fab) {
         return OPAL_SUCCESS;
     }

@@ -309,6 +309,16 @@ static void warn_of_unknown(void)
     }
 }
 
+/* Is ob1, which runs everywhere, among the PMLs of this job, with a priority above tm's? */
+static bool is_ob1_above(int priority)
+{
+    const int *value = NULL;
+    int index = mca_base_var_find("ompi", "pml", "ob1", "priority");
+
+    return 0 <= index && OPAL_SUCCESS == mca_base_var_get_value(index, &value, NULL, NULL) &&
+           NULL != value && *value > priority;
+}
+
 static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_threads,
                                       bool enable_mpi_threads)
 {
@@ -322,8 +332,8 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
         refuse("bad-parameter", why);
         return NULL;
     }
-    if (best > *priority && !fab_params_pml_is_tm(&is_only)) {
-        return NULL;
+    if ((best > *priority || is_ob1_above(*priority)) && !fab_params_pml_is_tm(&is_only)) {
+        return NULL; /* before anything is opened */
     }
     warn_of_unknown();
     init_state();

@@ -289,6 +289,12 @@ FAB_EXPORT int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fa
                             const char **why);
 
 /*
+ * Call fn when this user has opened the fabric, at once if it has: for a user that needs the fabric
+ * only beside that one.  One fn for each user; NULL: none any more.
+ */
+FAB_EXPORT void fab_when_open(fab_user_t user, void (*fn)(void));
+
+/*
  * NULL if some open provider reaches other hosts; otherwise a sentence why not.  The lock is not
  * needed.
  */

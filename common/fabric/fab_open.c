@@ -19,6 +19,7 @@
 
 static pthread_mutex_t fab_open_lock = PTHREAD_MUTEX_INITIALIZER;
 static fab_core_t *fab_the_core;
+static void (*fab_open_hooks[FAB_NUM_USERS])(void); /* of fab_when_open() */
 /* *why of fab_open(): outlives a fabric that did not open */
 static char fab_open_why[FAB_SENTENCE_MAX];
 
@@ -155,6 +156,7 @@ static int core_new(const fab_config_t *config, fab_core_t **out)
 
 int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab, const char **why)
 {
+    void (*hook)(void) = NULL;
     int rc = OPAL_SUCCESS;
 
     if (FAB_ABI != abi /* config may be anything then */ ||
@@ -181,9 +183,26 @@ int fab_open_abi(uint64_t abi, const fab_config_t *config, fab_t **fab, const ch
     }
     if (OPAL_SUCCESS == rc) {
         *fab = &fab_the_core->fab;
+        hook = fab_open_hooks[config->user];
     }
     pthread_mutex_unlock(&fab_open_lock);
+    if (NULL != hook) {
+        hook();
+    }
     return rc;
+}
+
+void fab_when_open(fab_user_t user, void (*fn)(void))
+{
+    bool is_open;
+
+    pthread_mutex_lock(&fab_open_lock);
+    fab_open_hooks[user] = fn;
+    is_open = NULL != fab_the_core && fab_the_core->users[user].is_open;
+    pthread_mutex_unlock(&fab_open_lock);
+    if (NULL != fn && is_open) {
+        fn();
+    }
 }
 
 /* ---- close -------------------------------------------------------------- */
