@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fabric/fab_counters.h"
+
 mca_btl_fabric_t mca_btl_fabric = {.output = -1};
 
 mca_btl_fabric_ep_t *mca_btl_fabric_ep_of(fab_peer_t *peer)
@@ -38,7 +40,7 @@ void mca_btl_fabric_bad_message(fab_peer_t *peer, const char *what)
 {
     char why[200];
 
-    mca_btl_fabric.counters.bad_messages++;
+    fab_counters.bad_messages++;
     snprintf(why, sizeof(why), "It sent a message that makes no sense (%s).", what);
     fab_peer_fail(peer, OPAL_ERR_BAD_PARAM, why);
 }

@@ -39,7 +39,6 @@
 #include <sys/queue.h>
 
 #include "btl_fabric_counters.h"
-#include "btl_fabric_params.h"
 #include "btl_fabric_wire.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
@@ -137,9 +136,8 @@ typedef struct mca_btl_fabric {
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;
     mca_btl_fabric_counters_t counters;
-    mca_btl_fabric_params_t params;
     bool is_named; /* the user names btl fabric (parameter btl) */
-    int output;    /* stream of btl_fabric_verbose */
+    int output;    /* stream of pml_tm_verbose */
 } mca_btl_fabric_t;
 
 extern mca_btl_fabric_t mca_btl_fabric;

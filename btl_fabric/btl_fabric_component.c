@@ -48,10 +48,9 @@ static const fab_param_table_t size_table = FAB_PARAM_TABLE(size_rows);
 
 static bool check_sizes(char *why, size_t size)
 {
-    static const char *const prefixes[] = {"btl_fabric_", NULL};
     const mca_btl_base_module_t *btl = &mca_btl_fabric.super;
 
-    if (OPAL_SUCCESS != fab_param_check(&size_table, btl, prefixes, why, size)) {
+    if (OPAL_SUCCESS != fab_param_check(&size_table, btl, "btl_fabric_", why, size)) {
         return false;
     }
     for (size_t i = 0; i < size_table.num; i++) {
@@ -78,22 +77,16 @@ static void register_counter(const char *name, const char *help, unsigned long l
 
 static int fabric_register(void)
 {
-    int rc;
-
     if (!fab_fit_check(&fit)) {
         return OPAL_ERR_NOT_AVAILABLE;
     }
     mca_btl_fabric_module_init(&mca_btl_fabric_component);
-    rc = fab_param_register(&mca_btl_fabric_param_table, &mca_btl_fabric.params,
-                            &mca_btl_fabric_component.btl_version);
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_btl_fabric.counters.name);
     BTL_FABRIC_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-#define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
-    FAB_COUNTERS(REGISTER_COUNTER)
-#undef REGISTER_COUNTER
+    fab_counters_register();
     mca_btl_base_param_register(&mca_btl_fabric_component.btl_version, &mca_btl_fabric.super);
-    return OPAL_SUCCESS == rc ? fab_params_register(&mca_btl_fabric_component.btl_version) : rc;
+    return fab_params_register();
 }
 
 /* ---- opening and closing ------------------------------------------------ */
@@ -101,7 +94,7 @@ static int fabric_register(void)
 static int fabric_open(void)
 {
     mca_btl_fabric.output = opal_output_open(NULL);
-    opal_output_set_verbosity(mca_btl_fabric.output, mca_btl_fabric.params.verbose);
+    opal_output_set_verbosity(mca_btl_fabric.output, fab_params.verbose);
     return OPAL_SUCCESS;
 }
 
@@ -290,14 +283,12 @@ static bool check_params(void)
         }
         return false;
     }
-    if (OPAL_SUCCESS != mca_btl_fabric_params_check(&mca_btl_fabric.params, text, sizeof(text)) ||
-        !check_sizes(text, sizeof(text))) {
+    if (!check_sizes(text, sizeof(text))) {
         tell_bad_value(text);
         return false;
     }
     if (0 == fab_process.my_local_rank &&
-        fab_params_unknown("btl_fabric_", &mca_btl_fabric_param_table, fab_params_is_known, text,
-                           sizeof(text)) > 0) {
+        fab_params_unknown("btl_fabric_", NULL, fab_params_is_known, text, sizeof(text)) > 0) {
         fab_help_show(mca_btl_fabric_help, "unknown-name", fab_process.nodename, text);
     }
     return true;

@@ -10,7 +10,6 @@
 #define BTL_FABRIC_COUNTERS(X)                                                                     \
     X(sends, "messages sent at once")                                                              \
     X(queued_sends, "messages queued for lack of room")                                            \
-    X(split_sends, "messages sent in parts because they are longer than the provider's messages")  \
     X(received, "messages received")                                                               \
     X(in_place, "of these, given to the layer above where they lay in shared memory, not copied")  \
     X(reused, "messages received of more than 16 KiB for which no new memory was needed")          \
@@ -26,8 +25,7 @@
     X(rma_failed, "puts and gets that the fabric could not finish and that continued by messages") \
     X(refused, "operations refused for a while, as too many were under way with the process")      \
     X(flush_yields, "times that a flush gave the processor to others, after a poll in vain")       \
-    X(registered, "regions of memory registered")                                                  \
-    X(bad_messages, "invalid messages; each fails its sender")
+    X(registered, "regions of memory registered")
 
 typedef struct mca_btl_fabric_counters {
 #define BTL_FABRIC_COUNTER_FIELD(name, help) unsigned long long name;

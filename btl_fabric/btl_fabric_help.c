@@ -15,8 +15,8 @@ const fab_help_topic_t mca_btl_fabric_help[] = {
      "  Host:      %s\n"
      "  Problem:   %s\n"
      "\n"
-     "\"ompi_info --param btl fabric --level 9\" explains every parameter with its\n"
-     "range and default.\n"},
+     "\"ompi_info --param pml tm --level 9\" explains those that begin with pml_tm_,\n"
+     "\"ompi_info --param btl fabric --level 9\" the others.\n"},
     {"unknown-name",
      "A parameter was given that the BTL \"fabric\" does not have. It has no effect.\n"
      "\n"

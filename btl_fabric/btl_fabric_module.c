@@ -159,13 +159,17 @@ static mca_btl_fabric_ep_t *add_proc(opal_proc_t *proc)
     return ep;
 }
 
-/* Print the table of paths to the peers, once, if params.verbose is high enough. */
+/*
+ * Print the table of paths to the peers, once, if the user asks for it (verbose), unless pml tm
+ * prints one.
+ */
 static void show_paths(void)
 {
     static bool is_shown;
     char text[4096];
 
-    if (is_shown || mca_btl_fabric.params.verbose < (0 == OPAL_PROC_MY_NAME.vpid ? 10 : 20)) {
+    if (is_shown || fab_is_started(mca_btl_fabric.fab, FAB_USER_PML) ||
+        fab_params.verbose < (0 == OPAL_PROC_MY_NAME.vpid ? 10 : 20)) {
         return;
     }
     is_shown = true;

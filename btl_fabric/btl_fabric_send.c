@@ -54,14 +54,15 @@ OBJ_CLASS_INSTANCE(mca_btl_fabric_frag_t, mca_btl_base_descriptor_t, NULL, NULL)
 
 /* ---- descriptors -------------------------------------------------------- */
 
+/* Descriptors of each size that are allocated at start, and at once when they run out. */
+enum { FRAGS_FIRST = 8, FRAGS_MORE = 32 };
+
 static int init_list(opal_free_list_t *list, size_t size)
 {
     OBJ_CONSTRUCT(list, opal_free_list_t);
     return opal_free_list_init(list, sizeof(mca_btl_fabric_frag_t), opal_cache_line_size,
                                OBJ_CLASS(mca_btl_fabric_frag_t), size, opal_cache_line_size,
-                               mca_btl_fabric.params.free_list_num,
-                               mca_btl_fabric.params.free_list_max,
-                               mca_btl_fabric.params.free_list_inc, NULL, 0, NULL, NULL, NULL);
+                               FRAGS_FIRST, -1, FRAGS_MORE, NULL, 0, NULL, NULL, NULL);
 }
 
 int mca_btl_fabric_frags_init(void)
@@ -201,7 +202,6 @@ static int send_frag(mca_btl_fabric_frag_t *frag)
             len);
         frag->sent += len;
     } while (frag->sent < total);
-    mca_btl_fabric.counters.split_sends += !is_whole;
     return OPAL_SUCCESS;
 }
 

@@ -224,6 +224,8 @@ enum {
      * system call does without a record.
      */
     OFFERS_MAX = 256,
+    /* bytes of the longest: what a target that polls copies sooner than a system call would */
+    OFFER_MAX = 8192,
     OFFERS_PER_POLL = 16, /* that are withdrawn, each with a system call */
     TRUST = 4,            /* a target that was silent so many times in a row ... */
     TRUST_SKIPPED = 64,   /* ... gets an offer only of one in so many operations */
@@ -248,7 +250,7 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
     fab_peer_t *peer = call->ep->peer;
     bool is_put = BTL_FABRIC_AM_PUT == call->am;
 
-    return !mca_btl_fabric_is_yielding() && call->len <= mca_btl_fabric.params.offer_max &&
+    return !mca_btl_fabric_is_yielding() && call->len <= OFFER_MAX &&
            message_len(call) <= peer->eager_max &&
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&

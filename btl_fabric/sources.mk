@@ -14,8 +14,6 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric_module.c \
 	btl_fabric/btl_fabric_op.c \
 	btl_fabric/btl_fabric_op.h \
-	btl_fabric/btl_fabric_params.c \
-	btl_fabric/btl_fabric_params.h \
 	btl_fabric/btl_fabric_progress.c \
 	btl_fabric/btl_fabric_rma.c \
 	btl_fabric/btl_fabric_send.c \

@@ -116,14 +116,15 @@ typedef struct mca_pml_tm {
     bool is_pausing; /* with a pause between two of them */
     /* processors that the job's processes on this host share, if params.wait is auto */
     double cpus;
-    atomic_uint thread_polls;  /* empty polls of Open MPI's progress, with threads */
-    atomic_uint thread_waits;  /* threads in mca_pml_tm_wait_threads() */
-    unsigned max_thread_waits; /* with more than these, threads share processors */
-    unsigned locked_polls;     /* polls of waiting threads; lock: the fabric's */
-    unsigned idle_polls;       /* polls of blocking calls since one found something */
-    bool was_woken;            /* an event ended the last sleep */
-    uint64_t yielded_ns;       /* end of the last yield in a blocking call */
-    unsigned polls_left;       /* polls of blocking calls until one polls all of Open MPI */
+    atomic_uint thread_polls;   /* empty polls of Open MPI's progress, with threads */
+    atomic_uint thread_waits;   /* threads in mca_pml_tm_wait_threads() */
+    unsigned max_thread_waits;  /* with more than these, threads share processors */
+    unsigned locked_polls;      /* polls of waiting threads; lock: the fabric's */
+    unsigned idle_polls;        /* polls of blocking calls since one found something */
+    bool was_woken;             /* an event ended the last sleep */
+    uint64_t yielded_ns;        /* end of the last yield in a blocking call */
+    unsigned progress_interval; /* polls of pml tm for one of all of Open MPI, when it waits */
+    unsigned polls_left;        /* polls of blocking calls until one polls all of Open MPI */
     /* without threads: polls of calls that return until one polls everything */
     unsigned light_left;
     uint64_t full_ticks;         /* when everything was polled last (fab_ticks()) */

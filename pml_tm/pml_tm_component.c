@@ -119,9 +119,7 @@ static void register_counters(void)
 #define REGISTER_COUNTER(name, help) register_counter(#name, help, &mca_pml_tm.counters.name);
     PML_TM_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
-#define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
-    FAB_COUNTERS(REGISTER_COUNTER)
-#undef REGISTER_COUNTER
+    fab_counters_register();
 #define REGISTER_COUNTER(name, field, help)                                                        \
     register_counter(#name, help, &mca_pml_tm.offload.counters.field);
     PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
@@ -148,13 +146,13 @@ static int tm_register(void)
     rc = register_params();
     register_counters();
     mca_pml_tm.component = &mca_pml_tm_component.pmlm_version;
-    return OPAL_SUCCESS == rc ? fab_params_register(&mca_pml_tm_component.pmlm_version) : rc;
+    return OPAL_SUCCESS == rc ? fab_params_register() : rc;
 }
 
 static int tm_open(void)
 {
     mca_pml_tm.output = opal_output_open(NULL);
-    opal_output_set_verbosity(mca_pml_tm.output, mca_pml_tm.params.verbose);
+    opal_output_set_verbosity(mca_pml_tm.output, fab_params.verbose);
     /* if no PML is named, selection considers only a fixed list: join it */
     opal_pointer_array_add(&mca_pml_base_pml, strdup("tm"));
     return OMPI_SUCCESS;
@@ -287,7 +285,8 @@ static void init_state(void)
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
     fab_match_init(&mca_pml_tm.early);
     fab_idmap_init(&mca_pml_tm.ids);
-    mca_pml_tm.eager_limit = (uint32_t) mca_pml_tm.params.eager_limit;
+    mca_pml_tm.eager_limit = fab_params.eager_limit < 0 ? PML_TM_EAGER_LIMIT
+                                                        : (uint32_t) fab_params.eager_limit;
     mca_pml_tm_stream_choose_limit();
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;
@@ -327,7 +326,8 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     bool is_only;
 
     *priority = mca_pml_tm.params.priority;
-    if (OPAL_SUCCESS != mca_pml_tm_params_check(&mca_pml_tm.params, why, sizeof(why)) ||
+    if (OPAL_SUCCESS != fab_param_check(&mca_pml_tm_param_table, &mca_pml_tm.params, "pml_tm_", why,
+                                        sizeof(why)) ||
         OPAL_SUCCESS != fab_params_check(why, sizeof(why))) {
         refuse("bad-parameter", why);
         return NULL;

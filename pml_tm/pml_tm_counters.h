@@ -25,10 +25,7 @@ typedef struct mca_pml_tm_sent {
 #define PML_TM_COUNTERS(X)                                                                         \
     X(rndv_with_data, "announced messages that carried the first part of their data")              \
     X(streamed, "messages sent in fragments that both sides copy concurrently")                    \
-    X(buffered_sent, "buffered sends (MPI_Bsend and its variants)")                                \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
-    X(announced_sends, "sends that used rendezvous because the receiver is short of memory for "   \
-                       "unexpected messages")                                                      \
     X(expected, "messages that found their receive posted")                                        \
     X(taken, "messages that MPI_Recv took without a request")                                      \
     X(peeked, "probes that found their message in its sender's ring and left it there")            \
@@ -47,10 +44,6 @@ typedef struct mca_pml_tm_sent {
       "device, on one side")                                                                       \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
-    X(truncated, "messages longer than their receive")                                             \
-    X(same_memory,                                                                                 \
-      "receives into memory that a pending receive uses already, which is not listed on a "        \
-      "tag-matching device a second time; give each receive its own memory")                       \
     X(cancelled, "receives cancelled")                                                             \
     X(cancelled_sends, "sends cancelled")                                                          \
     X(throttled, "times that a sender was told to hold its messages back")                         \
@@ -62,8 +55,7 @@ typedef struct mca_pml_tm_sent {
                    "outnumber processors")                                                         \
     X(wait_sleeps, "times that a call slept after a long wait")                                    \
     X(wait_wakes, "sleeps that ended because data arrived by a network")                           \
-    X(thread_events, "events that the progress thread found (pml_tm_progress_thread)")             \
-    X(bad_messages, "malformed messages, each failing its sender")
+    X(thread_events, "events that the progress thread found (pml_tm_progress_thread)")
 
 typedef struct mca_pml_tm_counters {
 #define PML_TM_COUNTER_FIELD(name, help) unsigned long long name;
@@ -114,7 +106,7 @@ typedef struct mca_pml_tm_counters {
       "listed, for a reason that other counters show; use a separate communicator for receives "   \
       "with wildcards")                                                                            \
     X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                              \
-      "receives not listed at once: the list was full; raise pml_tm_verbs_tm_tags, or post fewer " \
+      "receives not listed at once: the list was full; post fewer receives "                       \
       "at a time")                                                                                 \
     X(not_listed_commands, reason[FAB_OFFLOAD_OPS_FULL],                                           \
       "receives not listed at once: too many commands to the device under way; post fewer at a "   \

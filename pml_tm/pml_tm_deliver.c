@@ -26,7 +26,6 @@ void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, f
     status->_ucount = len;
     req->req_recv.req_bytes_packed = len;
     if (OPAL_UNLIKELY(len > req->capacity)) {
-        ++mca_pml_tm.counters.truncated;
         req->core.error = MPI_ERR_TRUNCATE;
         req->wanted = req->capacity;
     }

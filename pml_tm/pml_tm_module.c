@@ -47,15 +47,19 @@ mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs
                                            .pml_flags = PML_TM_FLAGS,
                                            PML_TM_MODULE_EXTRA};
 
-enum { PML_TM_HEAP_KEPT = 4 << 20 /* bytes */ };
+enum {
+    PML_TM_HEAP_KEPT = 4 << 20, /* bytes */
+    PML_TM_INTERVAL = 32,       /* polls of pml tm for one of all of Open MPI, in a blocking call */
+    /* requests of each kind that are allocated at start, and at once when they run out */
+    PML_TM_REQUESTS_FIRST = 16,
+    PML_TM_REQUESTS_MORE = 64,
+};
 
 static int init_free_list(opal_free_list_t *list, size_t size, opal_class_t *class)
 {
-    const mca_pml_tm_params_t *params = &mca_pml_tm.params;
-
     return opal_free_list_init(list, size, opal_cache_line_size, class, 0, opal_cache_line_size,
-                               params->free_list_num, params->free_list_max, params->free_list_inc,
-                               NULL, 0, NULL, NULL, NULL);
+                               PML_TM_REQUESTS_FIRST, (int) fab_set_by_test("requests", -1),
+                               PML_TM_REQUESTS_MORE, NULL, 0, NULL, NULL, NULL);
 }
 
 static void set_handlers(fab_t *fab)
@@ -110,7 +114,7 @@ int mca_pml_tm_enable(bool enable)
         mca_pml_tm.send_item = mca_pml_tm_send_item;
         set_handlers(mca_pml_tm.fab);
         mca_pml_tm.has_device_memory = fab_has_device_memory();
-        mca_pml_tm.fast = (unsigned) mca_pml_tm.params.fast_paths &
+        mca_pml_tm.fast = fab_set_by_test("fast_paths", PML_TM_FAST_ALL) & PML_TM_FAST_ALL &
                           ~(mca_pml_tm.has_device_memory ? PML_TM_FAST_IN_PLACE : 0u);
         mca_pml_tm_offload_open();
         mca_pml_tm_wait_open();
@@ -119,7 +123,8 @@ int mca_pml_tm_enable(bool enable)
         (void) mca_pml_tm_waiting();
         mca_pml_tm_hang_open();
         mca_pml_tm.begin_ns = fab_now_ns();
-        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+        mca_pml_tm.progress_interval = fab_set_by_test("progress_interval", PML_TM_INTERVAL);
+        mca_pml_tm.polls_left = mca_pml_tm.progress_interval;
         mca_pml_tm.is_enabled = true;
         mca_pml_tm.fab->is_yielding = PML_TM_SPIN != mca_pml_tm.idle;
         fab_lock(mca_pml_tm.fab);
@@ -342,7 +347,7 @@ static void show_paths(void)
 {
     char text[4096], waits[128], sizes[512];
     bool is_first = 0 == OMPI_PROC_MY_NAME->vpid;
-    const bool is_shown = mca_pml_tm.params.verbose >= (is_first ? 10 : 20);
+    const bool is_shown = fab_params.verbose >= (is_first ? 10 : 20);
 
     if (!is_shown && (0 == mca_pml_tm.params.report || !is_first)) {
         return;

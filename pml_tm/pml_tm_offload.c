@@ -86,7 +86,6 @@ void mca_pml_tm_offload_enter(mca_pml_tm_recv_request_t *req)
          other = other->memory_next) {
         req->is_memory_shared |= other->data == req->data;
     }
-    mca_pml_tm.counters.same_memory += req->is_memory_shared;
     req->memory_next = *bucket;
     req->memory_prev = bucket;
     if (NULL != *bucket) {

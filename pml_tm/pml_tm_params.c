@@ -8,7 +8,6 @@
 #include "pml_tm_wire.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 static bool is_absolute(const char *value)
 {
@@ -23,13 +22,6 @@ static const fab_param_t rows[] = {
                 "19. \"--mca pml tm\" selects it whatever its priority.",
     },
     {
-        FAB_PARAM(mca_pml_tm_params_t, verbose, INT, 1),
-        FAB_PARAM_NUMBER(0, 0, 100),
-        .help = "From 10 on, the first process prints a table of the paths to its peers: provider, "
-                "protocol by message size, and single-copy mechanism, or why there is none. From "
-                "20 on, every process does. From 1 on, messages say why a provider cannot be used.",
-    },
-    {
         FAB_PARAM(mca_pml_tm_params_t, wait, STRING, 4),
         .string = "auto",
         .words = {"auto", "spin", "yield", "sleep"},
@@ -37,15 +29,6 @@ static const fab_param_t rows[] = {
                 "yield: yields the processor; sleep: yields, and after many such polls sleeps up "
                 "to 1 ms; auto: sleep if the job has more processes on this host than processors "
                 "(by affinity and control group), else spin.",
-    },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, eager_limit, INT, 4),
-        FAB_PARAM_NUMBER(PML_TM_EAGER_LIMIT, 0, INT_MAX),
-        .unit = "bytes",
-        .help = "Longest message that is sent with its data before its receive is known (eager "
-                "protocol); longer ones are announced and then fetched (rendezvous). A provider "
-                "may set a lower limit, shown by pml_tm_verbose. Higher values reduce the latency "
-                "of expected messages, lower values the memory that late receivers need.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, stream_limit, INT, 5),
@@ -77,14 +60,6 @@ static const fab_param_t rows[] = {
             "senders hold their messages back until half of the memory is free, except "
             "messages for which a receive waits. The shortest message takes 240 bytes. MPI_T may "
             "change it while the program runs.",
-    },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, progress_interval, INT, 7),
-        FAB_PARAM_NUMBER(32, 1, 1000000),
-        .unit = "polls",
-        .help =
-            "Number of polls of pml tm in a blocking call before Open MPI's other components are "
-            "polled once. Lower values serve these sooner, higher values reduce the latency.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, progress_thread, INT, 4),
@@ -145,56 +120,6 @@ static const fab_param_t rows[] = {
                 "report) and VALUE.wait.RANK.N.json (the N-th of a rank, of report_after or "
                 "report_signal). The directory must exist.",
     },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, fast_paths, INT, 9),
-        FAB_PARAM_NUMBER(PML_TM_FAST_ALL, 0, PML_TM_FAST_ALL),
-        .help =
-            "Fast paths for common cases, as a sum. 1: a blocking call mostly polls only for "
-            "messages, and takes no more of them once it has what it waits for. 2: receives and "
-            "short messages that match in order. 4: short messages are written straight into the "
-            "ring of a peer on this host. 8: requests without callback are completed at once. 16: "
-            "MPI_Wait and MPI_Waitall of pml tm itself. 32: MPI_Recv of a message that has "
-            "arrived, without a request. 64: 2, 4, 32 and 128 for longer messages, too. 128: "
-            "MPI_Wait and MPI_Waitall look at the ring of the sender that they wait for. 256: data "
-            "in blocks, regular or not, is packed without Open MPI's convertor. For tests.",
-    },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, free_list_num, INT, 8),
-        FAB_PARAM_NUMBER(16, 0, 1000000),
-        .unit = "requests",
-        .help = "Requests of each kind allocated at start.",
-    },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, free_list_max, INT, 8),
-        FAB_PARAM_NUMBER(-1, 1, INT_MAX),
-        .unit = "requests",
-        .special = -1,
-        .special_means = "no limit",
-        .help = "Limit for the number of requests of each kind; at least free_list_num. A call "
-                "that needs one more fails with MPI_ERR_NO_MEM or a similar error.",
-    },
-    {
-        FAB_PARAM(mca_pml_tm_params_t, free_list_inc, INT, 8),
-        FAB_PARAM_NUMBER(64, 1, 1000000),
-        .unit = "requests",
-        .help = "Requests allocated at once when they run out.",
-    },
 };
 
 const fab_param_table_t mca_pml_tm_param_table = FAB_PARAM_TABLE(rows);
-
-int mca_pml_tm_params_check(const mca_pml_tm_params_t *params, char *buf, size_t size)
-{
-    static const char *const prefixes[] = {"pml_tm_", NULL};
-    int rc = fab_param_check(&mca_pml_tm_param_table, params, prefixes, buf, size);
-
-    if (OPAL_SUCCESS == rc && -1 != params->free_list_max &&
-        params->free_list_max < params->free_list_num) {
-        snprintf(buf, size,
-                 "pml_tm_free_list_max is %d; it must be -1, or at least "
-                 "pml_tm_free_list_num, which is %d.",
-                 params->free_list_max, params->free_list_num);
-        rc = OPAL_ERR_BAD_PARAM;
-    }
-    return rc;
-}

@@ -10,7 +10,7 @@
 
 /*
  * Fast paths for the most common cases; each falls back to the general path in all other cases.
- * fast_paths switches them off, for tests.
+ * Tests choose some by their sum, in the variable PML_TM_TEST_fast_paths of the environment.
  */
 enum {
     /* a blocking call mostly polls only for messages, and stops when it has what it waits for */
@@ -48,30 +48,17 @@ enum {
 typedef struct mca_pml_tm_params {
     char *wait;
     int priority;
-    int verbose;
-    int eager_limit;  /* bytes */
     int stream_limit; /* bytes; -1: by wait */
     int tag_source_bits;
     size_t unexpected_max; /* bytes */
     int close_timeout;     /* seconds */
-    int progress_interval; /* polls */
     int progress_thread;   /* 0: no; 1: yes */
     int report;            /* 0: no; 1: yes */
     int report_after;      /* seconds */
     int report_signal;     /* a signal's number */
     char *report_file;     /* beginning of the names of files; NULL or empty: none */
-    int fast_paths;        /* PML_TM_FAST_* */
-    int free_list_num;     /* requests of each kind */
-    int free_list_max;
-    int free_list_inc;
 } mca_pml_tm_params_t;
 
 extern const fab_param_table_t mca_pml_tm_param_table;
-
-/*
- * Check the values against their ranges and against each other; as fab_params_check(), which is not
- * called.
- */
-int mca_pml_tm_params_check(const mca_pml_tm_params_t *params, char *buf, size_t size);
 
 #endif /* PML_TM_PARAMS_H */

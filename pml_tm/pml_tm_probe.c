@@ -112,7 +112,7 @@ static bool is_others_turn(void)
         if (0 != --mca_pml_tm.polls_left) {
             return false;
         }
-        mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+        mca_pml_tm.polls_left = mca_pml_tm.progress_interval;
     }
     return true;
 }

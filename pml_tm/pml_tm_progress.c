@@ -113,7 +113,7 @@ static void poll_ompi(void)
         return;
     }
     events = mca_pml_tm.fab->events;
-    mca_pml_tm.polls_left = (unsigned) mca_pml_tm.params.progress_interval;
+    mca_pml_tm.polls_left = mca_pml_tm.progress_interval;
     opal_progress();
     if (events != mca_pml_tm.fab->events) {
         mca_pml_tm.idle_polls = 0;
@@ -150,7 +150,7 @@ static inline unsigned num_thread_waits(void)
 /* Should all of Open MPI be polled, after this many polls? Lock held. */
 static inline bool is_due(void)
 {
-    return mca_pml_tm.locked_polls >= (unsigned) mca_pml_tm.params.progress_interval;
+    return mca_pml_tm.locked_polls >= mca_pml_tm.progress_interval;
 }
 
 /* Poll until something happens, at most this many times. Lock held. */

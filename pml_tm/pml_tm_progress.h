@@ -92,7 +92,7 @@ bool mca_pml_tm_wait_locked(const ompi_request_t *request);
 /*
  * Progress until the request is complete, or until it cannot complete because a process failed; its
  * status then says so.  Lock not held.  Polls only pml tm, and all of Open MPI once every
- * params.progress_interval polls, whether these found something or not.
+ * progress_interval polls, whether these found something or not.
  */
 static inline void mca_pml_tm_wait(ompi_request_t *request)
 {

@@ -85,8 +85,8 @@ static const struct {
      .advice = "a process of no rank connected to the job's TCP ports: name its "
                "network in pml_tm_tcp_if_include (tcp_strangers)"},
     {FAB(tcp_links_failed),
-     .advice = "some TCP connections for long messages could not be made: raise ulimit -n, or "
-               "lower pml_tm_tcp_links (tcp_links_failed)"},
+     .advice = "some TCP connections for long messages could not be made: raise ulimit -n "
+               "(tcp_links_failed)"},
     {FAB(peers_moved), .advice = "a network could not connect some ranks, which used another: "
                                  "--mca pml_tm_verbose 1 says why (peers_moved)"},
 #undef PML

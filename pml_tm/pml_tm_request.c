@@ -43,7 +43,7 @@ void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
 
 /*
  * A callback takes the message for another component, such as osc/pt2pt, which handles it in its
- * own progress function: poll all of Open MPI next.  Over TCP params.progress_interval polls take
+ * own progress function: poll all of Open MPI next.  Over TCP progress_interval polls take
  * 15 us.  Lock held.
  */
 static void poll_others_next(void)
@@ -52,7 +52,7 @@ static void poll_others_next(void)
     if (!fab_is_threaded(mca_pml_tm.fab)) {
         mca_pml_tm.light_left = 0;
     }
-    mca_pml_tm.locked_polls = (unsigned) mca_pml_tm.params.progress_interval;
+    mca_pml_tm.locked_polls = mca_pml_tm.progress_interval;
 }
 
 /* Called in a poll: its caller may yet count it, after which one must be left. */

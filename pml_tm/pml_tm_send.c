@@ -183,10 +183,6 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
 
     if (req->is_rndv) {
         mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
-        mca_pml_tm.counters.announced_sends += len <= mca_pml_tm.eager_limit &&
-                                                       len <= req->core.peer->eager_max
-                                                   ? by
-                                                   : 0;
     } else if (0 != req->core.id) {
         mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
     } else {
@@ -361,7 +357,6 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
     req->buffer = buffer;
     req->req_send.req_base.req_free_called = true;
     fab_lock(mca_pml_tm.fab);
-    ++mca_pml_tm.counters.buffered_sent;
     mca_pml_tm_send_start(req);
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();

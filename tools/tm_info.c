@@ -199,7 +199,7 @@ static bool register_params(void)
 
     return OPAL_SUCCESS == fab_param_register(&mca_pml_tm_param_table, &own_params,
                                               (const void *) &component) &&
-           OPAL_SUCCESS == fab_params_register((const void *) &component);
+           OPAL_SUCCESS == fab_params_register();
 }
 
 /* A line if the user has set it. */
@@ -253,7 +253,8 @@ static void check_params(void)
     for (size_t t = 0; t < fab_params_num_tables; t++) {
         count += show_table(fab_params_tables[t], &fab_params);
     }
-    if (OPAL_SUCCESS != mca_pml_tm_params_check(&own_params, text, sizeof(text)) ||
+    if (OPAL_SUCCESS !=
+            fab_param_check(&mca_pml_tm_param_table, &own_params, "pml_tm_", text, sizeof(text)) ||
         OPAL_SUCCESS != fab_params_check(text, sizeof(text))) {
         say_bad("parameters", "%s", text);
     } else if (0 == count) {

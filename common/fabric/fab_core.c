@@ -21,7 +21,8 @@ const char *fab_sentence(fab_t *fab, const char *format, ...)
     return core->sentence;
 }
 
-static void log_to_users(fab_t *fab, int level, const char *format, va_list args)
+/* By one user: both have the same level. */
+static void log_by_user(fab_t *fab, int level, const char *format, va_list args)
 {
     const fab_core_t *core = fab_core(fab);
     char text[FAB_SENTENCE_MAX];
@@ -31,6 +32,7 @@ static void log_to_users(fab_t *fab, int level, const char *format, va_list args
         const fab_config_t *config = &core->users[user].config;
         if (core->users[user].is_open && NULL != config->log) {
             config->log(config->ctx, level, text);
+            return;
         }
     }
 }
@@ -40,7 +42,7 @@ void fab_log(fab_t *fab, int level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    log_to_users(fab, level, format, args);
+    log_by_user(fab, level, format, args);
     va_end(args);
 }
 
@@ -49,7 +51,7 @@ void fab_warn(fab_t *fab, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    log_to_users(fab, 0 == fab->config.local_rank ? 0 : 1, format, args);
+    log_by_user(fab, 0 == fab->config.local_rank ? 0 : 1, format, args);
     va_end(args);
 }
 

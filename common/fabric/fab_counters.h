@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counters of the fabric, which its users export as MPI_T performance variables.  Written under the
+ * Counters of the fabric, MPI_T performance variables pml_tm_NAME.  Written under the
  * fabric's lock, without atomics; read at any time.  Each fallback has a counter that says why it
  * was taken.
  */
@@ -27,69 +27,36 @@
     X(shm_cma_faults, "transfers that process_vm_readv or process_vm_writev could not do, "        \
                       "because the memory cannot be pinned")                                       \
     X(shm_xpmem_bytes, "bytes copied from or to memory of peers that XPMEM mapped here")           \
-    X(shm_xpmem_windows, "parts of peers' memory that were mapped by XPMEM")                       \
     X(shm_xpmem_refused, "mappings by XPMEM that failed: the data is copied by the kernel")        \
     X(shm_coop_offered, "large receives whose sender was asked to give the data")                  \
     X(shm_coop_helped, "large receives of which the sender gave a part, or all")                   \
     X(shm_coop_given, "bytes of its memory that this process gave to receivers")                   \
-    X(shm_bad_messages, "messages in shared memory that were malformed, each failing its sender")  \
-    X(shm_peers_died, "peers in shared memory found dead")                                         \
     X(ofi_msgs_sent, "messages sent by libfabric")                                                 \
-    X(ofi_msgs_received, "messages received by libfabric")                                         \
-    X(ofi_injected, "messages that libfabric copied at once (fi_inject)")                          \
     X(ofi_packs, "messages by libfabric that were several short ones")                             \
-    X(ofi_credit_messages, "messages sent by libfabric only to return credits")                    \
-    X(ofi_no_credit, "sends by libfabric that found the receiver's window used up")                \
     X(ofi_again, "operations that libfabric's provider had no room for")                           \
-    X(ofi_no_buffer, "sends by libfabric that found no send buffer")                               \
-    X(ofi_sessions, "peers that were asked, or answered, over libfabric")                          \
-    X(ofi_crossed, "of these, both processes asked at the same time")                              \
-    X(ofi_refused, "requests of peers over libfabric that were refused")                           \
-    X(ofi_small_windows, "peers with a smaller window than ofi_window: others share ofi_buffers")  \
-    X(ofi_bad_messages, "messages by libfabric that were malformed, each failing its sender")      \
     X(ofi_strays, "messages by libfabric that were of no peer, or of one that had left")           \
     X(ofi_early, "messages by libfabric reported before one that goes before them: copied")        \
     X(ofi_unaligned, "messages that libfabric's provider placed unaligned: copied once more")      \
-    X(ofi_recv_posted, "receive buffers handed to libfabric")                                      \
-    X(ofi_rma_bytes, "bytes moved by RMA of libfabric")                                            \
-    X(ofi_unregistrable, "memory that libfabric could not register")                               \
     X(ofi_errors, "operations that libfabric reported as failed")                                  \
     X(ofi_lost_errors, "of these, those without a sign which peer they were for")                  \
-    X(ofi_peers_died, "peers reached by libfabric found dead on this host")                        \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \
     X(verbs_chained, "messages handed to a device with the same doorbell as the one before")       \
-    X(verbs_msgs_received, "messages received by verbs")                                           \
-    X(verbs_credit_messages, "messages sent by verbs only to return credits")                      \
-    X(verbs_no_credit, "sends that found the receiver's window used up")                           \
-    X(verbs_queue_full, "sends that found no room in the send queue, or no send buffer")           \
-    X(verbs_connections, "queue pairs made")                                                       \
     X(verbs_no_path, "connections given up before use, as no packet passed between the two ports") \
     X(verbs_other_ports, "times that a peer was tried by other ports, as it was not reached")      \
     X(verbs_evicted, "idle connections given up, as there were verbs_max_connections")             \
-    X(verbs_crossed, "connections that both sides began at the same time")                         \
-    X(verbs_refused, "connection requests refused")                                                \
     X(verbs_bad_frames,                                                                            \
       "connection requests or answers that were malformed, or not for this process")               \
-    X(verbs_small_windows,                                                                         \
-      "connections with a smaller window, because verbs_buffers or locked memory was used up")     \
-    X(verbs_rma_bytes, "bytes moved by RDMA READ or WRITE")                                        \
     X(verbs_rail_bytes, "of these, bytes read by further ports, as shares of long messages")       \
     X(verbs_rail_failed, "further ports that read no more shares from a peer, as that failed")     \
     X(verbs_rail_returned, "shares that these gave back, and the first port read")                 \
     X(verbs_locked_memory,                                                                         \
       "registrations refused because locked memory was used up (RLIMIT_MEMLOCK)")                  \
-    X(verbs_unregistrable, "registrations refused for other reasons")                              \
     X(verbs_qp_errors, "connections that broke")                                                   \
-    X(verbs_bad_messages, "messages by verbs that were malformed, each failing its sender")        \
-    X(verbs_peers_died, "peers reached by verbs found dead on this host")                          \
     X(verbs_tm_listed, "receives listed on a device that matches tags")                            \
     X(verbs_tm_listed_user, "receives into the user's own buffer listed on a device")              \
     X(verbs_tm_matched, "messages matched by a device")                                            \
     X(verbs_tm_requests, "rendezvous that the receiver's device may do, if it matches them")       \
-    X(verbs_tm_unasked, "rendezvous that the receiver's device may not do, because too many "      \
-                        "answers may be under way")                                                \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
-    X(verbs_tm_rndv_bytes, "bytes moved by rendezvous that the device did by itself")              \
     X(verbs_tm_overwritten,                                                                        \
       "announcements in the memory of a listed receive that the program overwrote")                \
     X(verbs_tm_lost,                                                                               \
@@ -106,25 +73,28 @@
     X(tcp_sends_from_memory, "messages written to TCP straight from the user's memory")            \
     X(tcp_placed, "messages read from TCP straight to the user's memory")                          \
     X(tcp_blocked, "times that the kernel accepted no more data for a TCP connection")             \
-    X(tcp_queue_full, "sends that found the queue of a TCP connection full")                       \
-    X(tcp_window_full, "sends that waited until the peer had read more of what was sent by TCP")   \
-    X(tcp_connections, "TCP connections made")                                                     \
     X(tcp_links_made, "further TCP connections made to a peer, for parts of long messages")        \
     X(tcp_links_failed, "further TCP connections that could not be made, and are not used")        \
     X(tcp_links_lost, "further TCP connections that broke; what they carried was sent again")      \
     X(tcp_links_slow, "further TCP connections not used any more, as messages waited for them")    \
     X(tcp_striped, "messages sent over several TCP connections")                                   \
     X(tcp_striped_bytes, "bytes of them that did not go by the first connection")                  \
-    X(tcp_crossed, "TCP connections that both sides began at the same time")                       \
-    X(tcp_refused, "TCP connection requests refused")                                              \
     X(tcp_strangers, "connections to the TCP port without proof of belonging to the job")          \
-    X(tcp_bad_messages, "messages by TCP that were malformed, each failing its sender")            \
     X(tcp_peers_lost, "TCP connections that broke, each failing its peer")                         \
+    X(connections, "queue pairs and TCP connections made")                                         \
+    X(crossed, "connections that both sides began at the same time")                               \
+    X(refused, "requests of peers for a connection that were refused")                             \
+    X(no_credit, "sends over a network that waited until the peer had taken more")                 \
+    X(credit_messages, "messages sent only to return credits")                                     \
+    X(small_windows,                                                                               \
+      "peers with a smaller window, as others share the buffers, or locked memory is short")       \
+    X(rma_bytes, "bytes moved by RDMA READ or WRITE, or by RMA of libfabric")                      \
+    X(unregistrable, "memory that verbs or libfabric could not register, but for locked memory")   \
+    X(bad_messages, "messages that were malformed, each failing its sender")                       \
+    X(peers_died, "processes of this host found dead, by shm, verbs or ofi")                       \
     X(peers_opened, "processes opened: those of this host at once, others at the first message")   \
-    X(peers_moved,                                                                                 \
-      "peers that their first provider could not connect to, reached by the next one")             \
-    X(items_queued, "messages or operations queued for lack of room")                              \
-    X(self_msgs, "messages to this process itself")
+    X(peers_moved, "peers that their first provider could not connect to, reached by the next "    \
+                   "one")
 
 typedef struct fab_counters {
 #define FAB_COUNTER_FIELD(name, help) unsigned long long name;
@@ -133,6 +103,12 @@ typedef struct fab_counters {
 } fab_counters_t;
 
 FAB_EXPORT extern fab_counters_t fab_counters;
+
+/*
+ * Register all as pml_tm_NAME, in a component's register function, whichever component it is.  They
+ * stay, as parameters do (fab_params_register()).
+ */
+FAB_EXPORT void fab_counters_register(void);
 
 /* Their names, each with a comma behind it. */
 #define FAB_COUNTER_NAME(name, help) #name ","

@@ -103,8 +103,8 @@ const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why)
 
     if (!has_device("infiniband_verbs", prefixes)) {
         if (NULL != fab_params.verbs_if_include && '\0' != fab_params.verbs_if_include[0]) {
-            fab_warn(fab, "%sverbs_if_include names %s; this host has no RDMA device.",
-                     fab_params.prefix, fab_params.verbs_if_include);
+            fab_warn(fab, "pml_tm_verbs_if_include names %s; this host has no RDMA device.",
+                     fab_params.verbs_if_include);
         }
         *why = "This host has no RDMA device.";
         return NULL;
@@ -127,14 +127,13 @@ const fab_provider_t *fab_load_ofi(fab_t *fab, const char **why)
     const char *wanted = fab_params.ofi_provider;
 
     if (fab_params_is_none(wanted)) {
-        *why = fab_sentence(fab, "%sofi_provider is none.", fab_params.prefix);
+        *why = fab_sentence(fab, "pml_tm_ofi_provider is none.");
         return NULL;
     }
     if ((NULL == wanted || '\0' == *wanted) && !has_ofi_device()) {
-        *why = fab_sentence(fab,
-                            "This host has no Slingshot, EFA or Omni-Path device; %sofi_provider "
-                            "can name another provider of libfabric.",
-                            fab_params.prefix);
+        *why = fab_sentence(
+            fab, "This host has no Slingshot, EFA or Omni-Path device; pml_tm_ofi_provider "
+                 "can name another provider of libfabric.");
         return NULL;
     }
     return load_object(fab, "ofi", "fab_ofi_object", why);

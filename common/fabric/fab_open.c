@@ -67,8 +67,8 @@ static void core_open_provider(fab_core_t *core, int i)
     fab_slot_t *slot = &core->slots[i];
 
     if (!fab_provider_is_in(fab_providers[i], fab_params.providers)) {
-        snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by %sproviders (%s)",
-                 fab_params.prefix, fab_params.providers);
+        snprintf(slot->why_not, sizeof(slot->why_not), "not wanted by pml_tm_providers (%s)",
+                 fab_params.providers);
         return;
     }
     if (fab_providers[i]->is_apart) {

@@ -111,21 +111,13 @@ int fab_param_help(const fab_param_t *row, char *buf, size_t size)
     return snprintf(buf, size, "%s Allowed: %s. Default: %s.", row->help, allowed, standard);
 }
 
-const char *fab_param_text(const char *const *prefixes, const char *name, const char **prefix)
+/* The text that the user gave in the environment; NULL: none. */
+static const char *param_text(const char *prefix, const char *name)
 {
     char variable[256];
 
-    for (const char *const *at = prefixes; NULL != *at; at++) {
-        const char *text;
-        snprintf(variable, sizeof(variable), FAB_PARAM_ENVIRONMENT "%s%s", *at, name);
-        text = getenv(variable);
-        if (NULL != text) {
-            *prefix = *at;
-            return text;
-        }
-    }
-    *prefix = prefixes[0];
-    return NULL;
+    snprintf(variable, sizeof(variable), FAB_PARAM_ENVIRONMENT "%s%s", prefix, name);
+    return getenv(variable);
 }
 
 /* MCA takes the default for "abc" and 5 for "5s", without a word. */
@@ -147,11 +139,11 @@ bool fab_param_is_number(const char *text)
     return '\0' == *end;
 }
 
-static int param_check(const fab_param_t *row, const void *value, const char *const *prefixes,
-                       char *buf, size_t size)
+static int param_check(const fab_param_t *row, const void *value, const char *prefix, char *buf,
+                       size_t size)
 {
     char allowed[512];
-    const char *prefix, *text = fab_param_text(prefixes, row->name, &prefix);
+    const char *text = param_text(prefix, row->name);
     const char *string = NULL; /* what the message has, if it is no number */
     long long number = 0;
 
@@ -178,12 +170,12 @@ static int param_check(const fab_param_t *row, const void *value, const char *co
     return OPAL_ERR_BAD_PARAM;
 }
 
-int fab_param_check(const fab_param_table_t *table, const void *values, const char *const *prefixes,
+int fab_param_check(const fab_param_table_t *table, const void *values, const char *prefix,
                     char *buf, size_t size)
 {
     for (size_t i = 0; i < table->num; i++) {
         const fab_param_t *row = &table->rows[i];
-        int rc = param_check(row, (const char *) values + row->offset, prefixes, buf, size);
+        int rc = param_check(row, (const char *) values + row->offset, prefix, buf, size);
         if (OPAL_SUCCESS != rc) {
             return rc;
         }

@@ -6,7 +6,6 @@
  *
  *   fabric         fab_params.c, and <provider>_params.c for each provider
  *   pml tm         pml_tm_params.c
- *   btl fabric     btl_fabric_params.c
  *
  * fab_param.c does not need Open MPI's libraries; fab_param_mca.c registers tables with MCA.
  */
@@ -79,20 +78,13 @@ FAB_EXPORT void fab_param_reset(const fab_param_table_t *table, void *values);
 
 /*
  * Check the values, in the table's order.  OPAL_SUCCESS, or OPAL_ERR_BAD_PARAM with a sentence in
- * buf that names the parameter, its value and what is allowed. prefixes: those under which the user
- * may have given them, ended by NULL; the sentence has the user's, or else the first.
+ * buf that names the parameter, with prefix before it, its value and what is allowed.
  */
 FAB_EXPORT int fab_param_check(const fab_param_table_t *table, const void *values,
-                               const char *const *prefixes, char *buf, size_t size);
+                               const char *prefix, char *buf, size_t size);
 
 /* What MCA's variables of the environment begin with. */
 #define FAB_PARAM_ENVIRONMENT "OMPI_MCA_"
-
-/*
- * The text that the user gave a parameter in the environment, under the first of these prefixes
- * under which there is one; NULL: none. *prefix: that one, or the first.
- */
-const char *fab_param_text(const char *const *prefixes, const char *name, const char **prefix);
 
 /* Is it a number as MCA reads them: in C's notation, K, M or G behind it if need be? */
 bool fab_param_is_number(const char *text);

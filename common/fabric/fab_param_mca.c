@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "opal/mca/base/base.h"
+#include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"
 
+#include "fabric/fab_counters.h"
 #include "fabric/fab_params.h"
 
 static const mca_base_var_type_t mca_types[] = {
@@ -46,68 +48,63 @@ int fab_param_register(const fab_param_table_t *table, void *values,
 
 /* ---- of the fabric ------------------------------------------------------ */
 
-/* The components that may open the fabric. */
-static const struct {
-    const char *project;
-    const char *type;
-    const char *name;
-} mca_users[] = {{"ompi", "pml", "tm"}, {"opal", "btl", "fabric"}};
-
-/* The variable opal_common_tm_NAME; it lives as long as the process.  Its index, or an error. */
-static int mca_common_var(const fab_param_t *row)
-{
-    int index = mca_base_var_find("opal", "opal_common", "tm", row->name);
-    char help[2048];
-
-    if (index >= 0) {
-        return index;
-    }
-    fab_param_reset(&(fab_param_table_t){row, 1}, &fab_params);
-    fab_param_help(row, help, sizeof(help));
-    return mca_base_var_register("opal", "opal_common", "tm", row->name, help, mca_types[row->type],
-                                 NULL, 0, 0, OPAL_INFO_LVL_1 + row->level - 1,
-                                 MCA_BASE_VAR_SCOPE_READONLY, (char *) &fab_params + row->offset);
-}
-
 /*
- * Each component has the variable under its own name.  Whichever comes first opens the fabric, so
- * all names are registered then: a value takes effect only when the name under which the user gave
- * it is known.
+ * The variable pml_tm_NAME, which lives as long as the process.  Its index, or an error.  It has a
+ * deprecated second name, btl_fabric_NAME, of which Open MPI warns; but btl_fabric_eager_limit is
+ * one of those that each BTL has.
  */
 static int mca_common_register(const fab_param_t *row)
 {
-    int index = mca_common_var(row);
+    int index = mca_base_var_find("ompi", "pml", "tm", row->name);
+    char help[2048];
 
-    for (size_t i = 0; index >= 0 && i < sizeof(mca_users) / sizeof(mca_users[0]); i++) {
-        int rc = mca_base_var_register_synonym(index, mca_users[i].project, mca_users[i].type,
-                                               mca_users[i].name, row->name, 0);
-        if (rc < 0) {
-            return rc;
-        }
+    if (index < 0) {
+        fab_param_reset(&(fab_param_table_t){row, 1}, &fab_params);
+        fab_param_help(row, help, sizeof(help));
+        index = mca_base_var_register("ompi", "pml", "tm", row->name, help, mca_types[row->type],
+                                      NULL, 0, 0, OPAL_INFO_LVL_1 + row->level - 1,
+                                      MCA_BASE_VAR_SCOPE_READONLY,
+                                      (char *) &fab_params + row->offset);
     }
-    return index < 0 ? index : OPAL_SUCCESS;
+    return index < 0 || 0 == strcmp("eager_limit", row->name)
+               ? index
+               : mca_base_var_register_synonym(index, "opal", "btl", "fabric", row->name,
+                                               MCA_BASE_VAR_SYN_FLAG_DEPRECATED);
 }
 
-int fab_params_register(const struct mca_base_component_2_1_0_t *component)
+int fab_params_register(void)
 {
-    const mca_base_component_t *user = (const mca_base_component_t *) component;
-    int rc = OPAL_SUCCESS;
-    bool is_only;
+    int rc = 0;
 
-    /* where the user has chosen pml tm, its names are those to show, whichever comes first */
-    if (0 == strcmp("pml", user->mca_type_name) || fab_params_pml_is_tm(&is_only)) {
-        snprintf(fab_params.prefix, sizeof(fab_params.prefix), "pml_tm_");
-    } else if ('\0' == fab_params.prefix[0]) {
-        snprintf(fab_params.prefix, sizeof(fab_params.prefix), "%s_%s_", user->mca_type_name,
-                 user->mca_component_name);
-    }
-    for (size_t t = 0; OPAL_SUCCESS == rc && t < fab_params_num_tables; t++) {
+#define FAB_LIMIT(name, value) fab_limits.name = fab_set_by_test(#name, value);
+    FAB_LIMITS(FAB_LIMIT)
+#undef FAB_LIMIT
+    for (size_t t = 0; 0 <= rc && t < fab_params_num_tables; t++) {
         const fab_param_table_t *table = fab_params_tables[t];
-        for (size_t i = 0; OPAL_SUCCESS == rc && i < table->num; i++) {
+        for (size_t i = 0; 0 <= rc && i < table->num; i++) {
             rc = mca_common_register(&table->rows[i]);
         }
     }
-    return rc;
+    return 0 <= rc ? OPAL_SUCCESS : rc;
+}
+
+/* ---- the fabric's counters ------------------------------------------------ */
+
+static void register_counter(const char *name, const char *help, unsigned long long *counter)
+{
+    if (0 > mca_base_pvar_find("ompi", "pml", "tm", name)) {
+        (void) mca_base_pvar_register(
+            "ompi", "pml", "tm", name, help, OPAL_INFO_LVL_4, MCA_BASE_PVAR_CLASS_COUNTER,
+            MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL, NULL, NULL, counter);
+    }
+}
+
+void fab_counters_register(void)
+{
+#define REGISTER_COUNTER(name, help) register_counter(#name, help, &fab_counters.name);
+    FAB_COUNTERS(REGISTER_COUNTER)
+#undef REGISTER_COUNTER
 }
 
 /* ---- what the user wants -------------------------------------------------- */

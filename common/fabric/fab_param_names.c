@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define ENVIRONMENT FAB_PARAM_ENVIRONMENT
+#define CONSTANT    "its default is always used"
 
 enum { NAME_MAX_LEN = 128 };
 
@@ -53,13 +54,52 @@ static void look_in(const fab_param_table_t *table, const char *name, const char
     }
 }
 
+/* Parameters of before, and what to do instead. */
+static const struct {
+    const char *name;
+    const char *instead;
+} removed[] = {
+    {"shm_eager_limit", "set pml_tm_eager_limit"},
+    {"ofi_eager_limit", "set pml_tm_eager_limit"},
+    {"verbs_eager_limit", "set pml_tm_eager_limit"},
+    {"tcp_eager_limit", "set pml_tm_eager_limit"},
+    {"verbs_ports", "name the ports in pml_tm_verbs_if_include"},
+    {"verbs_rails", "name the ports in pml_tm_verbs_if_include"},
+    {"tcp_links", "name the networks in pml_tm_tcp_if_include"},
+    {"verbs_window", CONSTANT},
+    {"verbs_tm_tags", CONSTANT},
+    {"ofi_window", CONSTANT},
+    {"ofi_buffers", CONSTANT},
+    {"tcp_stripe_min", CONSTANT},
+    {"shm_connect_timeout", CONSTANT},
+    {"progress_interval", CONSTANT},
+    {"fast_paths", CONSTANT},
+    {"free_list_num", CONSTANT},
+    {"free_list_max", CONSTANT},
+    {"free_list_inc", CONSTANT},
+    {"offer_max", CONSTANT},
+};
+
+/* NULL: it is none of them. */
+static const char *instead_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(removed) / sizeof(removed[0]); i++) {
+        if (0 == strcmp(removed[i].name, name)) {
+            return removed[i].instead;
+        }
+    }
+    return NULL;
+}
+
 /* NULL: none is near. */
 static const char *nearest_to(const fab_param_table_t *own, const char *name)
 {
     unsigned best = (unsigned) strlen(name) / 3 + 2;
     const char *nearest = NULL;
 
-    look_in(own, name, &nearest, &best);
+    if (NULL != own) {
+        look_in(own, name, &nearest, &best);
+    }
     for (size_t t = 0; t < fab_params_num_tables; t++) {
         look_in(fab_params_tables[t], name, &nearest, &best);
     }
@@ -75,7 +115,7 @@ unsigned fab_params_unknown(const char *prefix, const fab_param_table_t *own,
 
     buf[0] = '\0';
     for (char *const *at = environ; NULL != *at; at++) {
-        const char *name = *at + head, *nearest;
+        const char *name = *at + head, *nearest, *instead;
         char full[2 * NAME_MAX_LEN];
         if (0 != strncmp(*at, ENVIRONMENT, head) || 0 != strncmp(name, prefix, len)) {
             continue;
@@ -84,14 +124,18 @@ unsigned fab_params_unknown(const char *prefix, const fab_param_table_t *own,
         if (is_known(full)) {
             continue;
         }
-        nearest = nearest_to(own, full + len);
+        instead = instead_of(full + len);
+        nearest = NULL == instead ? nearest_to(own, full + len) : NULL;
         count++;
         used += (size_t) snprintf(buf + used, size - used, "%s%s%s%s%s", 1 == count ? "" : "; ",
-                                  full, NULL != nearest ? " (perhaps " : "",
-                                  NULL != nearest ? prefix : "", NULL != nearest ? nearest : "");
-        if (NULL != nearest && used < size) {
-            used += (size_t) snprintf(buf + used, size - used, ")");
-        }
+                                  full,
+                                  NULL != instead   ? " (removed: "
+                                  : NULL != nearest ? " (perhaps pml_tm_"
+                                                    : "",
+                                  NULL != instead   ? instead
+                                  : NULL != nearest ? nearest
+                                                    : "",
+                                  NULL != instead || NULL != nearest ? ")" : "");
         if (used >= size) {
             break;
         }

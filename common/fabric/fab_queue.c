@@ -59,7 +59,6 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
         fab_core_set_work(core, true);
     }
     peer_append(peer, item);
-    fab_counters.items_queued++;
 }
 
 static void peer_unlink(fab_peer_t *peer, fab_item_t *item)

@@ -7,9 +7,9 @@
  * 4096, but for the first two, if one way is clearly faster: the other one takes half as long
  * again, or more, and its tries cost most.
  *
- * Of the tries of a way the second least time counts: a delay (this process or the other one was
- * not running) only makes a time longer, and so do data that the way before left in the cache of
- * another processor; and one short time may be chance.  If two tries of the way that was not used
+ * Each way is rated by its second-shortest try. One short time may be chance. Long ones say little:
+ * a delay (this process or the other one was not running) makes a time longer, and so do data that
+ * the way before left in the cache of another processor.  If two tries of the way that was not used
  * before took twice as long as the other one, there are no more in this round; but in the first one
  * there are, as its first tries may touch new memory.
  *

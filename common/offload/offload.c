@@ -178,7 +178,7 @@ static void push_del(fab_offload_t *engine, fab_offload_recv_t *recv, bool is_si
 
 /* ---- listing ------------------------------------------------------------ */
 
-/* LISTABLE, or why there is no room for one more receive. */
+/* Returns LISTABLE, or the reason why no further receive fits the list. */
 static inline fab_offload_reason_t room(const fab_offload_t *engine)
 {
     if (engine->is_failed) {
@@ -269,7 +269,7 @@ static void list_waiting(fab_offload_t *engine)
     }
 }
 
-/* LISTABLE, or why a listable receive cannot be listed now. */
+/* Returns LISTABLE, or the reason why a listable receive cannot be listed now. */
 static inline fab_offload_reason_t obstacle(const fab_offload_scope_t *scope,
                                             const fab_offload_recv_t *recv)
 {

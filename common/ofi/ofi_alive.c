@@ -43,7 +43,7 @@ static void check(fab_ofi_ep_t *ep)
         }
         ep->has_heard = false;
     } else if (fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
-        fab_counters.ofi_peers_died++;
+        fab_counters.peers_died++;
         fab_ofi_ep_defer_failure(
             ep, OPAL_ERR_PROC_ABORTED,
             "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);

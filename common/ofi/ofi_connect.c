@@ -86,10 +86,10 @@ static uint16_t grant(const fab_ofi_domain_t *dom)
     const uint32_t peers = dom->num_sessions < expected ? expected : dom->num_sessions + 1;
     const uint64_t share = bytes / dom->recv.min_free / peers;
 
-    if (share >= fab_params.ofi_window) {
-        return (uint16_t) fab_params.ofi_window;
+    if (share >= fab_limits.ofi_window) {
+        return (uint16_t) fab_limits.ofi_window;
     }
-    fab_counters.ofi_small_windows++;
+    fab_counters.small_windows++;
     return share > FAB_OFI_WINDOW_MIN ? (uint16_t) share : FAB_OFI_WINDOW_MIN;
 }
 
@@ -144,7 +144,6 @@ static const char *session_begin(fab_ofi_ep_t *ep)
     ep->peer_index = FAB_OFI_NO_INDEX;
     ep->peer_cookie = 0;
     ep->is_leaving = false;
-    fab_counters.ofi_sessions++;
     if (1 == dom->num_sessions) {
         fab_idle_changed(dom->fab);
     }
@@ -189,8 +188,8 @@ void fab_ofi_connect_late(fab_ofi_domain_t *dom)
     while (NULL != ep && dom->ticks - ep->asked_at > ticks) {
         fab_ofi_session_end(ep);
         fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
-                                 "It did not answer over %s within %u s (%sofi_timeout).",
-                                 dom->name, fab_params.ofi_timeout, fab_params.prefix);
+                                 "It did not answer over %s within %u s (pml_tm_ofi_timeout).",
+                                 dom->name, fab_params.ofi_timeout);
         ep = TAILQ_FIRST(&dom->asked);
     }
 }
@@ -294,7 +293,7 @@ static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
 {
     fab_ofi_ep_t *ep = calloc(1, sizeof(*ep));
 
-    fab_counters.ofi_refused++;
+    fab_counters.refused++;
     if (NULL == ep) {
         return; /* it will find out by its time limit */
     }
@@ -360,11 +359,11 @@ static bool is_of_session(const fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
 static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
 {
     if (is_of_session(ep, hello)) {
-        fab_counters.ofi_crossed++;
+        fab_counters.crossed++;
         return;
     }
     if (FAB_OFI_ASKING == ep->state) {
-        fab_counters.ofi_crossed += 0 == hello->nonce;
+        fab_counters.crossed += 0 == hello->nonce;
         if (hello->name > ep->dom->fab->config.name) {
             return; /* it will answer this process's HELLO */
         }

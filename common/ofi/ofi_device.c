@@ -248,7 +248,7 @@ static const char *no_offer(fab_t *fab, int rc)
             "say why).",
             FI_MAJOR(fi_version()), FI_MINOR(fi_version()), fab_params.ofi_provider,
             0 != rc ? ": " : "", 0 != rc ? fi_strerror(-rc) : "");
-        fab_warn(fab, "%sofi_provider: %s", fab_params.prefix, why);
+        fab_warn(fab, "pml_tm_ofi_provider: %s", why);
         return why;
     }
     return fab_sentence(fab,

@@ -58,7 +58,7 @@ static fab_reg_t *get_reg(fab_ofi_domain_t *dom, const void *buf, size_t len, un
         len = 1;
     }
     reg = fab_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, wanted);
-    fab_counters.ofi_unregistrable += NULL == reg;
+    fab_counters.unregistrable += NULL == reg;
     return reg;
 }
 

@@ -65,27 +65,6 @@ static const fab_param_t ofi_rows[] = {
         .help = "Devices that libfabric must not use. Not together with ofi_if_include.",
     },
     {
-        FAB_PARAM(fab_params_t, ofi_eager_limit, UINT, 4),
-        FAB_PARAM_NUMBER(8192, FAB_OFI_EAGER_MIN, FAB_OFI_EAGER_MAX),
-        .unit = "bytes",
-        .help = "Longest message that ofi sends at once; longer ones are announced, and the "
-                "receiver reads them. With cxi at most 16352 are used.",
-    },
-    {
-        FAB_PARAM(fab_params_t, ofi_window, UINT, 5),
-        FAB_PARAM_NUMBER(256, FAB_OFI_WINDOW_MIN, FAB_OFI_WINDOW_MAX),
-        .unit = "messages",
-        .help = "How many messages one peer may have in flight to this process over ofi before it "
-                "waits for credits. With more than 3 processes in the job it is less, so that "
-                "ofi_buffers suffice.",
-    },
-    {
-        FAB_PARAM(fab_params_t, ofi_buffers, UINT, 5),
-        FAB_PARAM_NUMBER(8, 2, 1024),
-        .help = "Receive buffers of ofi in this process, of 1 MiB each, whatever the number of "
-                "peers.",
-    },
-    {
         FAB_PARAM(fab_params_t, ofi_timeout, UINT, 4),
         FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",

@@ -34,7 +34,7 @@ static __attribute__((noinline)) int cannot_send(fab_ofi_ep_t *ep)
     if (FAB_OFI_IDLE == ep->state) {
         fab_ofi_connect(ep);
     } else if (FAB_OFI_UP == ep->state && !fab_ofi_has_credit(ep)) {
-        fab_counters.ofi_no_credit++;
+        fab_counters.no_credit++;
     }
     return OPAL_ERR_RESOURCE_BUSY;
 }
@@ -71,7 +71,6 @@ static void *ofi_reserve(fab_peer_t *peer, size_t max_len)
         return NULL;
     }
     ep->reserved = fab_ofi_pool_has_room(pool) ? fab_ofi_pool_get(pool) : NULL;
-    fab_counters.ofi_no_buffer += NULL == ep->reserved;
     return NULL != ep->reserved ? ep->reserved->data + sizeof(fab_ofi_hdr_t) : NULL;
 }
 
@@ -252,7 +251,7 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 static void unexpected(fab_ofi_ep_t *ep)
 {
-    fab_counters.ofi_bad_messages++;
+    fab_counters.bad_messages++;
     fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
                              "It agreed to end a session that nobody had ended.");
 }

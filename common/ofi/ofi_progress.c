@@ -27,7 +27,7 @@ static __attribute__((noinline)) void bad_message(fab_ofi_ep_t *ep, const char *
 {
     char why[128];
 
-    fab_counters.ofi_bad_messages++;
+    fab_counters.bad_messages++;
     snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
@@ -46,7 +46,6 @@ static inline __attribute__((always_inline)) void deliver(fab_ofi_ep_t *ep, fab_
                                                           const void *data, size_t len)
 {
     ep->consumed++;
-    fab_counters.ofi_msgs_received++;
     fab_deliver(ep->dom->fab, ep->peer, hdr, data, len);
     if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
         fab_ofi_schedule_credits(ep);

@@ -133,7 +133,7 @@ static bool sends_by_system_calls(const struct fi_info *info)
 static void read_info(fab_ofi_domain_t *dom)
 {
     const struct fi_info *info = dom->info;
-    size_t limit = fab_params.ofi_eager_limit;
+    size_t limit = fab_params_eager(fab_limits.ofi_eager, FAB_OFI_EAGER_MAX);
     const size_t max = info->ep_attr->max_msg_size - sizeof(fab_ofi_hdr_t) - FAB_OFI_ALIGN;
 
     snprintf(dom->name, sizeof(dom->name), "%s (%s)", info->fabric_attr->prov_name,
@@ -329,7 +329,7 @@ static int ofi_describe(fab_domain_t *domain, char *buf, size_t size)
                     "two copies\n"
                     "                      longer           rendezvous, %s\n",
                     dom->eager_limit, dom->name, FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
-                    fab_params.ofi_window,
+                    fab_limits.ofi_window,
                     dom->has_rma ? "read by the receiver (fi_read)" : "in fragments: two copies");
 }
 
@@ -337,11 +337,11 @@ static void ofi_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num
                      fab_need_t *need)
 {
     (void) domain, (void) num_near;
-    need->memory = (uint64_t) fab_params.ofi_buffers * FAB_OFI_RECV_BYTES +
+    need->memory = (uint64_t) fab_limits.ofi_buffers * FAB_OFI_RECV_BYTES +
                    (uint64_t) num_far * 400;
     snprintf(need->note, sizeof(need->note),
              "%u receive buffers for all; what libfabric keeps comes on top",
-             fab_params.ofi_buffers);
+             fab_limits.ofi_buffers);
 }
 
 const fab_provider_t fab_ofi_provider = {

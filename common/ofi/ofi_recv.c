@@ -31,7 +31,7 @@ const char *fab_ofi_recv_open(fab_ofi_domain_t *dom)
 
     recv->size = FAB_OFI_RECV_BYTES;
     recv->min_free = dom->eager_limit + sizeof(fab_ofi_hdr_t) + FAB_OFI_ALIGN;
-    recv->num = recv->num_idle = fab_params.ofi_buffers;
+    recv->num = recv->num_idle = fab_limits.ofi_buffers;
     recv->bufs = calloc(recv->num, sizeof(*recv->bufs));
     recv->aligned = malloc(recv->min_free);
     data = aligned_alloc(4096, recv->num * recv->size);
@@ -73,7 +73,6 @@ static int post(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
         buf->num_quiet = 0;
         buf->high = buf->filled = 0;
         dom->recv.num_idle--;
-        fab_counters.ofi_recv_posted++;
     }
     return (int) rc;
 }

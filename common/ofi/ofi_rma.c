@@ -256,7 +256,7 @@ void fab_ofi_xfer_end(fab_ofi_xfer_t *xfer, int status)
         op->status = OPAL_SUCCESS == op->status ? status : op->status;
     } else if (is_data) {
         op->rma->done += xfer->len;
-        fab_counters.ofi_rma_bytes += xfer->len;
+        fab_counters.rma_bytes += xfer->len;
     }
     if (NULL != op->ep) {
         op->ep->num_xfers--;

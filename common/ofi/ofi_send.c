@@ -89,7 +89,6 @@ static inline int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
     if (__builtin_expect(0 != rc, 0)) {
         return not_sent(ep, rc);
     }
-    fab_counters.ofi_injected++;
     push(ep->dom);
     return OPAL_SUCCESS;
 }
@@ -227,7 +226,6 @@ static bool has_pack(fab_ofi_ep_t *ep, size_t size)
     }
     if (NULL == ep->pack && NULL == ep->to_send) {
         ep->pack = fab_ofi_pool_has_room(pool) ? fab_ofi_pool_get(pool) : NULL;
-        fab_counters.ofi_no_buffer += NULL == ep->pack;
         if (NULL != ep->pack) {
             ep->pack->len = 0;
         }
@@ -274,7 +272,6 @@ static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, 
     int rc;
 
     if (NULL == buf) {
-        fab_counters.ofi_no_buffer++;
         return OPAL_ERR_RESOURCE_BUSY;
     }
     if (len > 0) {
@@ -416,7 +413,7 @@ void fab_ofi_send_credits(fab_ofi_domain_t *dom)
         if (FAB_OFI_UP == ep->state && !ep->is_closing &&
             (uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
             (void) fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0, NULL, 0);
-            fab_counters.ofi_credit_messages++;
+            fab_counters.credit_messages++;
         }
     }
 }

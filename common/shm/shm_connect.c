@@ -98,8 +98,8 @@ static int claim(fab_shm_ep_t *ep, int fd, uint32_t *index, const char **why)
     *why = fab_sentence(
         ep->dom->fab,
         "All %u rings of process %u are in use by other processes. Raise "
-        "%sshm_max_peers above the number of processes on this host that send to one.",
-        num_rings, ep->addr.pid, fab_params.prefix);
+        "pml_tm_shm_max_peers above the number of processes on this host that send to one.",
+        num_rings, ep->addr.pid);
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
@@ -169,8 +169,8 @@ static int tx_open(fab_shm_ep_t *ep, int fd, uint32_t index, const char **why)
         *why = fab_sentence(
             ep->dom->fab,
             "There is no memory for a ring of %u bytes towards process %u: %s. Lower "
-            "%sshm_ring_size.",
-            ep->addr.ring_size, ep->addr.pid, strerror(errno), fab_params.prefix);
+            "pml_tm_shm_ring_size.",
+            ep->addr.ring_size, ep->addr.pid, strerror(errno));
         if (NULL != slots) {
             /* give back the part of it that was allocated */
             (void) madvise(slots, ep->addr.ring_size, MADV_REMOVE);

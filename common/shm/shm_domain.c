@@ -210,10 +210,9 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
         snprintf(yama, sizeof(yama), "ptrace_scope %d", dom->ptrace_scope);
     }
     if (fab_params_is_none(fab_params.shm_single_copy)) {
-        snprintf(
-            buf, size,
-            "rendezvous, fragments through the ring: two copies, since %sshm_single_copy is none",
-            fab_params.prefix);
+        snprintf(buf, size,
+                 "rendezvous, fragments through the ring: two copies, since pml_tm_shm_single_copy "
+                 "is none");
     } else if (0 != dom->cma_errno) {
         snprintf(buf, size,
                  "rendezvous, fragments through the ring: two copies, since process_vm_readv is "

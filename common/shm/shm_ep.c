@@ -42,9 +42,8 @@ static void say_wait(fab_shm_ep_t *ep, const char *why)
     if (!ep->dom->has_said_wait) {
         ep->dom->has_said_wait = true;
         fab_log(ep->dom->fab, 0,
-                "messages to process %u of this host have waited for %u s (%sshm_connect_timeout), "
-                "and wait on: %s",
-                ep->addr.pid, fab_params.shm_connect_timeout, fab_params.prefix, why);
+                "messages to process %u of this host have waited for %u s, and wait on: %s",
+                ep->addr.pid, fab_limits.shm_connect_timeout, why);
     }
 }
 
@@ -61,7 +60,7 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t 
         fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
         fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
     }
-    if (now - ep->waits_since >= fab_params.shm_connect_timeout * UINT64_C(1000000)) {
+    if (now - ep->waits_since >= fab_limits.shm_connect_timeout * UINT64_C(1000000)) {
         if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
             return false;
         }
@@ -106,8 +105,8 @@ static int try_to_connect(fab_shm_ep_t *ep)
         if (wait_to_connect(ep, rc, why, now)) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
-        snprintf(text, sizeof(text), "%s This was tried for %u s (%sshm_connect_timeout).", why,
-                 fab_params.shm_connect_timeout, fab_params.prefix);
+        snprintf(text, sizeof(text), "%s This was tried for %u s.", why,
+                 fab_limits.shm_connect_timeout);
         why = text;
     }
     fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
@@ -355,8 +354,7 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         peer->caps = FAB_CAP_GET | FAB_CAP_PUT;
     }
     peer->caps |= FAB_CAP_RING;
-    peer->eager_max = addr.eager_max < fab_params.shm_eager_limit ? addr.eager_max
-                                                                  : fab_params.shm_eager_limit;
+    peer->eager_max = fab_params_eager(fab_limits.shm_eager, addr.eager_max);
     peer->ep = ep;
     fab_shm_find(ep);
     return OPAL_SUCCESS;

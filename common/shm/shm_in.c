@@ -109,7 +109,7 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
         return;
     }
     if (FAB_PEER_FAILED != ep->peer->state) {
-        fab_counters.shm_peers_died++;
+        fab_counters.peers_died++;
         snprintf(why, sizeof(why),
                  "Its process (pid %u on this host) has ended without leaving the job.",
                  ep->addr.pid);
@@ -126,7 +126,7 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
 static void refuse(fab_shm_domain_t *dom, uint32_t index)
 {
     atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
-    fab_counters.shm_bad_messages++;
+    fab_counters.bad_messages++;
 }
 
 /*

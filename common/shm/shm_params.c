@@ -31,23 +31,6 @@ static const fab_param_t shm_rows[] = {
                 "space; only processes that do send take memory.",
     },
     {
-        FAB_PARAM(fab_params_t, shm_connect_timeout, UINT, 6),
-        FAB_PARAM_NUMBER(30, 0, 86400),
-        .unit = "seconds",
-        .help = "How long the first message to a process of the same host waits if there is no "
-                "memory or file descriptor for a connection. After that the peer counts as failed. "
-                "A message that waits until the peer is in MPI, or until others give back a ring, "
-                "waits on, and the user is told then.",
-    },
-    {
-        FAB_PARAM(fab_params_t, shm_eager_limit, UINT, 4),
-        FAB_PARAM_NUMBER(16384, FAB_SHM_EAGER_MIN, FAB_SHM_RING_MAX / 4),
-        .unit = "bytes",
-        .help =
-            "Longest message that is copied through the shared-memory ring at once; longer ones "
-            "are announced, and the receiver fetches them. At most a quarter of the ring is used.",
-    },
-    {
         FAB_PARAM(fab_params_t, shm_copy_step, UINT, 5),
         FAB_PARAM_NUMBER(1 << 20, 4096, 1 << 30),
         .unit = "bytes",
@@ -68,10 +51,10 @@ static const fab_param_t shm_rows[] = {
         FAB_PARAM(fab_params_t, shm_cooperative, STRING, 5),
         .string = "auto",
         .words = {"auto", "none", "always"},
-        .help = "Whether a sender in MPI gives a large message through the ring, so that the "
-                "receiver reads only what is not given. auto: where the receiver measures that it "
-                "is faster, if the job has a processor for each of its processes on this host; "
-                "none: never; always: always.",
+        .help = "Whether a sender that is inside an MPI call copies a part of a large message into "
+                "the ring itself, so that the receiver reads only the rest. auto: where the "
+                "receiver measures that it is faster, if the job has a processor for each of its "
+                "processes on this host; none: never; always: always.",
     },
 };
 

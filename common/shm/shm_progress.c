@@ -177,7 +177,7 @@ void fab_shm_tick(fab_shm_domain_t *dom)
 
 static __attribute__((noinline)) void bad_message(fab_shm_in_t *in)
 {
-    fab_counters.shm_bad_messages++;
+    fab_counters.bad_messages++;
     fab_peer_fail(in->ep->peer, OPAL_ERR_COMM_FAILURE,
                   "It left a malformed message in shared memory.");
 }

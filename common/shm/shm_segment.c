@@ -117,12 +117,16 @@ static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 
     /* a smaller ring would leave the rest of its page unused */
     ring_size = ring_size < addr->page ? addr->page : ring_size;
+    if (fab_params.eager_limit > 0) { /* the user's */
+        ring_size = fab_shm_ring_for((uint32_t) fab_params.eager_limit, ring_size);
+    }
     addr->ring_size = 0 != fab_params.shm_ring_size ? fab_params.shm_ring_size : ring_size;
     addr->num_rings = 0 != fab_params.shm_max_peers ? fab_params.shm_max_peers
                                                     : choose_num_rings(addr, num_local);
     addr->num_ahead = min(min(num_local, addr->num_rings),
                           (uint32_t) (FAB_SHM_AHEAD_MAX / fab_shm_stride(addr)));
-    addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size), fab_params.shm_eager_limit);
+    addr->eager_max = min(fab_shm_ring_eager_max(addr->ring_size),
+                          fab_params_eager(fab_limits.shm_eager, FAB_SHM_RING_MAX));
 }
 
 /* A memfd of this size, which is sealed, with memory for its first page. -1, and errno. */

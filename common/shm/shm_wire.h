@@ -273,6 +273,15 @@ static inline uint32_t fab_shm_ring_eager_max(uint32_t ring_size)
     return ring_size / 4;
 }
 
+/* The size of a ring that is at least `least`, and takes such a payload if any ring does. */
+static inline uint32_t fab_shm_ring_for(uint32_t eager_max, uint32_t least)
+{
+    while (fab_shm_ring_eager_max(least) < eager_max && least < FAB_SHM_RING_MAX) {
+        least *= 2;
+    }
+    return least;
+}
+
 static inline size_t fab_shm_round_up(size_t len, size_t unit)
 {
     return (len + unit - 1) & ~(unit - 1);

@@ -166,7 +166,6 @@ static char *window_map(fab_shm_ep_t *ep, uint64_t number)
         fab_counters.shm_xpmem_refused++;
         return NULL;
     }
-    fab_counters.shm_xpmem_windows++;
     *window = (fab_shm_window_t){.number = number, .base = base};
     return base;
 }

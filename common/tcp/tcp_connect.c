@@ -107,7 +107,7 @@ static void refuse(fab_sock_t *sock)
     fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_tcp_frame_t frame = {.kind = FAB_TCP_REFUSE, .addr = dom->addr};
 
-    fab_counters.tcp_refused++;
+    fab_counters.refused++;
     fab_sock_send(sock, &frame);
     fab_sock_release(sock);
 }
@@ -198,7 +198,7 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     fab_tcp_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
-        fab_counters.tcp_crossed++; /* it has an answer by now, or wants none any more */
+        fab_counters.crossed++; /* it has an answer by now, or wants none any more */
         fab_sock_release(sock);
         return;
     }
@@ -212,13 +212,13 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     } else if (NULL == ep) {
         refuse(sock);
     } else if (hello->serial <= ep->peer_void) {
-        fab_counters.tcp_crossed++;
+        fab_counters.crossed++;
         fab_sock_release(sock);
     } else if (FAB_TCP_UP == ep->state) {
         park(ep, sock);
     } else if (FAB_TCP_ASKING == ep->state && ep->sock->has_sent &&
                ep->peer->name > dom->fab->config.name) {
-        fab_counters.tcp_crossed++;
+        fab_counters.crossed++;
         park(ep, sock);
     } else {
         answer(ep, sock);
@@ -317,7 +317,7 @@ void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
         not_connected(ep, "It refused the connection: this process has failed for it, or it "
                           "reaches this process in another way.");
     } else {
-        fab_counters.tcp_bad_messages++;
+        fab_counters.bad_messages++;
         fab_sock_reject(sock);
     }
 }
@@ -329,8 +329,8 @@ static const char *with_left_out(const fab_tcp_ep_t *ep, const char *why)
                ? why
                : fab_sentence(ep->dom->fab,
                               "%s  %u further addresses of its host were not published: see "
-                              "%stcp_if_include.",
-                              why, ep->addr.num_left_out, fab_params.prefix);
+                              "pml_tm_tcp_if_include.",
+                              why, ep->addr.num_left_out);
 }
 
 void fab_tcp_on_broken(fab_sock_t *sock, const char *why)

@@ -41,13 +41,14 @@ static void fill_ips(fab_tcp_domain_t *dom)
     char text[64], unknown[256];
 
     if (fab_sock_list_unknown(fab_params.tcp_if_include, unknown, sizeof(unknown))) {
-        fab_warn(dom->fab, "%stcp_if_include names %s.", fab_params.prefix, unknown);
+        fab_warn(dom->fab, "pml_tm_tcp_if_include names %s.", unknown);
     }
     fab_sock_nets_first(all, num);
     for (int i = FAB_SOCK_IPS; i < num; i++) {
-        fab_log(dom->fab, 1,
-                "tcp publishes %d addresses at most, not %s; %stcp_if_include can choose others.",
-                FAB_SOCK_IPS, fab_sock_ip_text(&all[i], text, sizeof(text)), fab_params.prefix);
+        fab_log(
+            dom->fab, 1,
+            "tcp publishes %d addresses at most, not %s; pml_tm_tcp_if_include can choose others.",
+            FAB_SOCK_IPS, fab_sock_ip_text(&all[i], text, sizeof(text)));
     }
     dom->addr.num_left_out = (uint8_t) (num > FAB_SOCK_IPS ? num - FAB_SOCK_IPS : 0);
     num -= dom->addr.num_left_out;
@@ -61,7 +62,7 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
     const fab_params_t *p = &fab_params;
 
     addr->version = FAB_TCP_VERSION;
-    addr->eager_max = p->tcp_eager_limit;
+    addr->eager_max = fab_params_eager(fab_limits.tcp_eager, FAB_TCP_EAGER_MAX);
     addr->host = fab_host_identity();
     fill_ips(dom);
     if (!fab_random(addr->key, sizeof(addr->key))) {
@@ -70,10 +71,10 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
     }
     if (0 == addr->num_ips) {
         *why = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude)
-                   ? fab_sentence(dom->fab,
-                                  "No IP address of this host is left by %stcp_if_include and "
-                                  "%stcp_if_exclude, of an interface that is up and has a carrier.",
-                                  p->prefix, p->prefix)
+                   ? fab_sentence(
+                         dom->fab,
+                         "No IP address of this host is left by pml_tm_tcp_if_include and "
+                         "pml_tm_tcp_if_exclude, of an interface that is up and has a carrier.")
                    : "This host has no IP address of an interface that is up and has a carrier.";
         return OPAL_ERR_NOT_AVAILABLE;
     }

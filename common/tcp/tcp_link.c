@@ -168,7 +168,7 @@ void fab_tcp_links_ask(fab_tcp_ep_t *ep)
     ep->has_asked = true;
     if (!ep->is_local && main_ip(ep, &first)) {
         num = fab_sock_other_nets(own->ips, own->num_ips, ep->addr.ips, ep->addr.num_ips, first.ip,
-                                  ips, (int) fab_params.tcp_links - 1);
+                                  ips, (int) fab_limits.tcp_links - 1);
     }
     for (int i = 0; i < num; i++) {
         link_ask(ep, (uint8_t) (1 + i), &ips[i]);
@@ -199,7 +199,7 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
     fab_tcp_ep_t *link;
     bool is_again = NULL != ep->links && number < FAB_TCP_LINKS && (ep->links->made >> number & 1);
 
-    if (0 == number || number >= fab_params.tcp_links || (ep->is_end_come && !is_again)) {
+    if (0 == number || number >= fab_limits.tcp_links || (ep->is_end_come && !is_again)) {
         return NULL;
     }
     if (is_again && NULL != ep->links->in[number]) {

@@ -67,32 +67,12 @@ static const fab_param_t tcp_rows[] = {
                 "give a range with at least that many ports per host.",
     },
     {
-        FAB_PARAM(fab_params_t, tcp_eager_limit, UINT, 4),
-        FAB_PARAM_NUMBER(65536, FAB_TCP_EAGER_MIN, FAB_TCP_EAGER_MAX),
-        .unit = "bytes",
-        .help = "Longest message that tcp sends at once. Longer ones are announced; if they are "
-                "not contiguous, this is also the longest fragment.",
-    },
-    {
         FAB_PARAM(fab_params_t, tcp_timeout, UINT, 4),
         FAB_PARAM_NUMBER(60, 1, 86400),
         .unit = "seconds",
         .help = "Time after which a host that does not answer over TCP counts as failed, and a "
                 "process that cannot be connected to. Shorter losses of the network are repaired, "
                 "as long as the kernel tries (net.ipv4.tcp_retries2, by default 15 minutes).",
-    },
-    {
-        FAB_PARAM(fab_params_t, tcp_links, UINT, 4),
-        FAB_PARAM_NUMBER(FAB_TCP_LINKS, 1, FAB_TCP_LINKS),
-        .help = "TCP connections over which a process sends to another one, each in a network of "
-                "its own, of the same speed. Long messages are spread over all of them, others go "
-                "by the first.",
-    },
-    {
-        FAB_PARAM(fab_params_t, tcp_stripe_min, UINT, 6),
-        FAB_PARAM_NUMBER(131072, FAB_TCP_EAGER_MAX + 1, FAB_FRAGMENT_MAX),
-        .unit = "bytes",
-        .help = "Shortest fragment of a long message that is spread over several TCP connections.",
     },
 };
 

@@ -87,7 +87,7 @@ static int tcp_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out)
     }
     const size_t all = out->len;
     out->len = fragment(ep, out->head_len + all) - out->head_len;
-    if (out->len < fab_params.tcp_stripe_min) {
+    if (out->len < FAB_TCP_STRIPE_MIN) {
         return fab_tcp_stream_send_from(ep, hdr, out, 0, 0);
     }
     fab_tcp_links_ask(ep);
@@ -168,8 +168,7 @@ int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    peer->eager_max = addr.eager_max < fab_params.tcp_eager_limit ? addr.eager_max
-                                                                  : fab_params.tcp_eager_limit;
+    peer->eager_max = fab_params_eager(fab_limits.tcp_eager, addr.eager_max);
     peer->caps = 0;
     return OPAL_SUCCESS;
 }

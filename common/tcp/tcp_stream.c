@@ -79,7 +79,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     if (1 == ++ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
     }
-    fab_counters.tcp_connections += NULL == ep->main;
+    fab_counters.connections += NULL == ep->main;
     /* the kernel may forget it when the connection is lost */
     (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
     set_options(fd, ep->is_local);
@@ -144,7 +144,7 @@ void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
     char why[128];
 
     snprintf(why, sizeof(why), "It sent a malformed message (id %u, %zu bytes).", id, len);
-    fab_counters.tcp_bad_messages++;
+    fab_counters.bad_messages++;
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
 

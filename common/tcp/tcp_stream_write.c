@@ -265,7 +265,7 @@ bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
         return false;
     }
     if (ep->window_used >= FAB_TCP_WINDOW) {
-        fab_counters.tcp_window_full++;
+        fab_counters.no_credit++;
         return false;
     }
     if (ep->is_batch || len >= FAB_TCP_TOGETHER) {
@@ -289,7 +289,6 @@ static fab_tcp_node_t *last_buf(fab_tcp_ep_t *ep, size_t size, unsigned max)
     }
     buf = ep->num_out < max ? fab_tcp_buf_get(ep->dom, FAB_TCP_FOR_READING) : NULL;
     if (NULL == buf) {
-        fab_counters.tcp_queue_full++;
         return NULL;
     }
     append(ep, &buf->node);

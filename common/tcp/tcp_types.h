@@ -46,14 +46,15 @@ enum {
      * before another read begins: the lock is held meanwhile
      */
     FAB_TCP_READ_MAX = 1048576,
-    FAB_TCP_COPY = 1024,      /* bytes: messages up to this are copied behind their header */
-    FAB_TCP_TOGETHER = 4096,  /* bytes: longer messages do not wait for others */
-    FAB_TCP_ALONE = 4,        /* shorter ones to a peer that leave by themselves after a poll */
-    FAB_TCP_WINDOW = 1048576, /* bytes of messages sent for which no credit came, at most */
-    FAB_TCP_CREDIT = 262144,  /* bytes read before the sender gets credit for them */
-    FAB_TCP_EPOLL_PERIOD = 8, /* polls of the hot connection per poll of all */
-    FAB_TCP_CHECKS = 8,       /* of a peer that does not answer, in the time that it has */
-    FAB_TCP_MUTE_READS = 32,  /* reads of a hot connection after which epoll leaves it out */
+    FAB_TCP_COPY = 1024,         /* bytes: messages up to this are copied behind their header */
+    FAB_TCP_TOGETHER = 4096,     /* bytes: longer messages do not wait for others */
+    FAB_TCP_STRIPE_MIN = 131072, /* bytes: shortest fragment that is spread over several links */
+    FAB_TCP_ALONE = 4,           /* shorter ones to a peer that leave by themselves after a poll */
+    FAB_TCP_WINDOW = 1048576,    /* bytes of messages sent for which no credit came, at most */
+    FAB_TCP_CREDIT = 262144,     /* bytes read before the sender gets credit for them */
+    FAB_TCP_EPOLL_PERIOD = 8,    /* polls of the hot connection per poll of all */
+    FAB_TCP_CHECKS = 8,          /* of a peer that does not answer, in the time that it has */
+    FAB_TCP_MUTE_READS = 32,     /* reads of a hot connection after which epoll leaves it out */
     /* striped messages in a row that waited for the same link, which is not used after that */
     FAB_TCP_SLOW_MAX = 16,
     FAB_TCP_IDLE_POLLS = 64,    /* empty polls after which polls become rarer by one call */

@@ -5,6 +5,7 @@
 #ifndef FAB_VERBS_H
 #define FAB_VERBS_H
 
+#include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 #include "fabric/fab_tm.h"
 #include "verbs/verbs_types.h"
@@ -62,6 +63,12 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
 /* Begin a chain: work requests may be held back until its end. */
 void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
+
+/* The longest payload of a message, and the size of a buffer, bytes. */
+static inline uint32_t fab_verbs_eager(void)
+{
+    return fab_params_eager(fab_limits.verbs_eager, FAB_VERBS_EAGER_MAX);
+}
 
 /* Send a message of the provider's own (FAB_VERBS_ID_*).  OPAL_ERR_RESOURCE_BUSY: no room. */
 int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id);

@@ -123,7 +123,7 @@ static void check_alive(fab_verbs_conn_t *conn)
         !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
-    fab_counters.verbs_peers_died++;
+    fab_counters.peers_died++;
     fab_verbs_ep_defer_failure(
         ep, OPAL_ERR_PROC_ABORTED,
         "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);

@@ -40,7 +40,7 @@ static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_r
     fab_verbs_frame_t frame = fab_verbs_frame(dom, FAB_VERBS_REFUSE, hello->name);
 
     frame.qpn = reason;
-    fab_counters.verbs_refused++;
+    fab_counters.refused++;
     fab_sock_send(sock, &frame);
     fab_sock_release(sock);
 }
@@ -109,7 +109,7 @@ static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
     }
     ep->parked = sock;
     sock->owner = ep;
-    fab_counters.verbs_crossed++;
+    fab_counters.crossed++;
 }
 
 /*
@@ -121,7 +121,7 @@ static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
                                   const fab_verbs_frame_t *hello)
 {
     if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
-        fab_counters.verbs_crossed++;
+        fab_counters.crossed++;
         fab_sock_release(sock);
         return;
     }
@@ -233,7 +233,7 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
          * the peer has closed this socket: this process's own HELLO crossed it and was answered;
          * that connection may even be closed again
          */
-        fab_counters.verbs_crossed++;
+        fab_counters.crossed++;
         fab_sock_release(sock);
         return;
     }

@@ -59,12 +59,11 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     fab_verbs_conn_enter(dom, conn);
     conn->granted = NULL == ep->main ? fab_verbs_srq_grant(dom) : FAB_VERBS_RAIL_WINDOW;
     if (0 == conn->granted) {
-        *why = fab_sentence(
-            dom->fab, "%s has no receive buffers for another connection: raise %sverbs_buffers.",
-            dom->name, fab_params.prefix);
+        *why = fab_sentence(dom->fab, "%s has no receive buffers for another connection.",
+                            dom->name);
         goto err_leave;
     }
-    fab_counters.verbs_connections++;
+    fab_counters.connections++;
     return conn;
 
 err_leave:

@@ -74,8 +74,7 @@ static void take_list(fab_verbs_search_t *search)
     search->is_include = NULL != include && '\0' != *include;
     search->param = search->is_include ? "verbs_if_include" : "verbs_if_exclude";
     search->list = search->is_include ? include : NULL != exclude ? exclude : "";
-    snprintf(search->unwanted, sizeof(search->unwanted), "not wanted by %s%s", fab_params.prefix,
-             search->param);
+    snprintf(search->unwanted, sizeof(search->unwanted), "not wanted by pml_tm_%s", search->param);
 }
 
 /*
@@ -290,8 +289,8 @@ static void log_unknown(fab_verbs_search_t *search)
         int len = (int) strcspn(list, ",");
         if (len > 0 && 0 == (search->seen >> i & 1)) {
             snprintf(search->unknown, sizeof(search->unknown),
-                     "%s%s names %.*s, which this host does not have; ", fab_params.prefix,
-                     search->param, len < 64 ? len : 64, list);
+                     "pml_tm_%s names %.*s, which this host does not have; ", search->param,
+                     len < 64 ? len : 64, list);
             fab_warn(search->dom->fab, "%.*s.", (int) strlen(search->unknown) - 2, search->unknown);
             return;
         }
@@ -418,7 +417,7 @@ static bool may_share(const fab_verbs_search_t *search, const fab_verbs_port_t *
                       const fab_verbs_port_t *first)
 {
     return search->dom->fab->config.num_local < (uint32_t) search->num_ports &&
-           search->dom->addr.num_others + 1u < fab_params.verbs_rails &&
+           search->dom->addr.num_others + 1u < fab_limits.verbs_rails &&
            (0 == port->speed || port->speed >= first->speed / 2) &&
            0 != memcmp(port->addr.gid, first->addr.gid, sizeof(port->addr.gid));
 }
@@ -434,7 +433,7 @@ static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *firs
     if (FAB_VERBS_IWARP == first->kind) {
         return;
     }
-    for (int i = 0; i < search->num_ports && addr->num_others + 1u < fab_params.verbs_ports; i++) {
+    for (int i = 0; i < search->num_ports && addr->num_others + 1u < fab_limits.verbs_ports; i++) {
         const fab_verbs_port_t *port = &search->ports[i];
         fab_verbs_port_name_t *name = &dom->other_names[addr->num_others];
         if (port != first) {

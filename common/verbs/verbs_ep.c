@@ -39,9 +39,7 @@ static __attribute__((noinline)) int cannot_send(fab_verbs_ep_t *ep)
     if (FAB_VERBS_UP != ep->state) {
         fab_verbs_connect(ep);
     } else if (!fab_verbs_has_credit(ep->conn)) {
-        fab_counters.verbs_no_credit++;
-    } else {
-        fab_counters.verbs_queue_full++;
+        fab_counters.no_credit++;
     }
     return OPAL_ERR_RESOURCE_BUSY;
 }
@@ -125,11 +123,8 @@ static inline bool fab_verbs_is_for_device(const fab_verbs_conn_t *conn, const f
         rndv->len > UINT64_C(1) << conn->ep->addr.max_read) {
         return false;
     }
-    if (conn->dom->num_requested >= conn->dom->max_requested) {
-        fab_counters.verbs_tm_unasked++; /* its answer might find no buffer */
-        return false;
-    }
-    return true;
+    return conn->dom->num_requested <
+           conn->dom->max_requested; /* else its answer might find no buffer */
 }
 
 /* A request that the receiver's device may fulfil. */
@@ -278,8 +273,7 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     STAILQ_INIT(&ep->ops);
     LIST_INSERT_HEAD(&dom->eps, ep, link);
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0);
-    peer->eager_max = addr.eager_max < fab_params.verbs_eager_limit ? addr.eager_max
-                                                                    : fab_params.verbs_eager_limit;
+    peer->eager_max = fab_params_eager(fab_limits.verbs_eager, addr.eager_max);
     peer->ep = ep;
     return OPAL_SUCCESS;
 }

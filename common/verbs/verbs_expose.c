@@ -41,7 +41,7 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
         return reg;
     }
     if (ENOMEM != error && EAGAIN != error) {
-        fab_counters.verbs_unregistrable++;
+        fab_counters.unregistrable++;
         return NULL;
     }
     fab_counters.verbs_locked_memory++;

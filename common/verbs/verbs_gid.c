@@ -154,8 +154,7 @@ const char *fab_verbs_gid_choose(fab_verbs_domain_t *dom, struct ibv_context *ct
         return NULL;
     }
     if (gids.unwanted > 0) {
-        return fab_sentence(dom->fab, "none of the port's addresses is in %sverbs_networks",
-                            fab_params.prefix);
+        return fab_sentence(dom->fab, "none of the port's addresses is in pml_tm_verbs_networks");
     }
     return gids.foreign > 0 ? "the port's addresses are of interfaces in another network name space"
                             : "the port has no GID that RoCE could use";

@@ -135,8 +135,8 @@ const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
                ? NULL
                : fab_sentence(dom->fab,
                               "This host has no IP address over which connections could be set "
-                              "up, or %stcp_if_include and %stcp_if_exclude leave none.",
-                              fab_params.prefix, fab_params.prefix);
+                              "up, or pml_tm_tcp_if_include and pml_tm_tcp_if_exclude leave "
+                              "none.");
 }
 
 void fab_verbs_oob_close(fab_verbs_domain_t *dom)

@@ -97,7 +97,7 @@ void fab_verbs_op_landed(fab_verbs_op_t *op, fab_verbs_ep_t *ep, uint32_t len, i
         op->status = status;
     } else {
         op->rma->done += NULL == op->whole ? len : 0;
-        fab_counters.verbs_rma_bytes += len;
+        fab_counters.rma_bytes += len;
         fab_counters.verbs_rail_bytes += NULL != op->whole && NULL != op->reg ? len : 0;
     }
     if (0 != op->in_flight || op->is_queued) {

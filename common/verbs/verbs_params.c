@@ -69,26 +69,12 @@ static const fab_param_t verbs_rows[] = {
         .help = "With RoCE, index of the GID to use in the port's GID table.",
     },
     {
-        FAB_PARAM(fab_params_t, verbs_eager_limit, UINT, 4),
-        FAB_PARAM_NUMBER(8192, FAB_VERBS_EAGER_MIN, FAB_VERBS_EAGER_MAX),
-        .unit = "bytes",
-        .help = "Longest message that verbs sends at once; longer ones are announced, and the "
-                "receiver reads them. Also the size of every send and receive buffer.",
-    },
-    {
-        FAB_PARAM(fab_params_t, verbs_window, UINT, 5),
-        FAB_PARAM_NUMBER(64, 4, FAB_VERBS_WINDOW_MAX),
-        .unit = "messages",
-        .help = "How many messages one peer may have in flight to this process over verbs before "
-                "it waits for credits. Each connection adds as many receive buffers, up to "
-                "verbs_buffers.",
-    },
-    {
         FAB_PARAM(fab_params_t, verbs_buffers, UINT, 5),
         FAB_PARAM_NUMBER(4096, 128, 1 << 20),
         .help = "Limit for the receive buffers of verbs in this process, and for its send buffers. "
-                "Each has verbs_eager_limit bytes and is locked in memory. They are allocated as "
-                "connections and messages need them.",
+                "Each has 8192 bytes, or eager_limit if that is more, and is locked in memory. "
+                "They are allocated as connections and messages need them; when they are used up, "
+                "further connections get smaller windows.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_max_connections, UINT, 5),
@@ -99,20 +85,6 @@ static const fab_param_t verbs_rows[] = {
                 "gives up one that is idle, and makes that again when it is needed. If all are "
                 "busy there are more for a while. Each takes memory of the process and of the "
                 "device.",
-    },
-    {
-        FAB_PARAM(fab_params_t, verbs_ports, UINT, 5),
-        FAB_PARAM_NUMBER(FAB_VERBS_PORTS, 1, FAB_VERBS_PORTS),
-        .help = "How many ports of this host verbs may use in a process. All peers are first tried "
-                "over the port that verbs has chosen, then over the remaining ports of both hosts, "
-                "and only then over tcp.",
-    },
-    {
-        FAB_PARAM(fab_params_t, verbs_rails, UINT, 5),
-        FAB_PARAM_NUMBER(FAB_VERBS_PORTS, 1, FAB_VERBS_PORTS),
-        .help = "Over how many ports of this host a process reads messages of 1 MiB and more, each "
-                "a share, where it has ports for itself: where the host has fewer processes of the "
-                "job than ports. 1: over the first alone.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_timeout, UINT, 6),
@@ -162,14 +134,6 @@ static const fab_param_t verbs_rows[] = {
                 "and later, InfiniBand). auto: if the device can, and has shown it in a self-test "
                 "when it is opened; always: if it can, without that test; none: the CPU always "
                 "matches.",
-    },
-    {
-        FAB_PARAM(fab_params_t, verbs_tm_tags, UINT, 5),
-        FAB_PARAM_NUMBER(1024, 1, 65536),
-        .unit = "receives",
-        .help = "With verbs_tm, limit for the length of the device's list; the device may allow "
-                "less. Up to this many buffers of verbs_eager_limit bytes are locked in memory for "
-                "the receives.",
     },
     {
         FAB_PARAM(fab_params_t, verbs_tm_min, UINT, 5),

@@ -57,8 +57,8 @@ const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context
         return NULL;
     }
     return 0 != fab_params.verbs_pkey
-               ? fab_sentence(dom->fab, "the port is not in partition 0x%x (%sverbs_pkey)",
-                              fab_params.verbs_pkey, fab_params.prefix)
+               ? fab_sentence(dom->fab, "the port is not in partition 0x%x (pml_tm_verbs_pkey)",
+                              fab_params.verbs_pkey)
                : "the port is in no partition";
 }
 

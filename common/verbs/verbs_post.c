@@ -134,10 +134,7 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
 
 fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
 {
-    fab_verbs_buf_t *buf = fab_verbs_pool_get(&dom->send_pool);
-
-    fab_counters.verbs_queue_full += NULL == buf;
-    return buf;
+    return fab_verbs_pool_get(&dom->send_pool);
 }
 
 /* Header and payload go into the work request if they fit, else into a buffer. */
@@ -254,7 +251,7 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
         conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
     } else if (unadvertised >= (conn->granted + 1) / 2) {
         rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
-        fab_counters.verbs_credit_messages += OPAL_SUCCESS == rc;
+        fab_counters.credit_messages += OPAL_SUCCESS == rc;
     }
     return OPAL_ERR_RESOURCE_BUSY != rc;
 }

@@ -43,7 +43,7 @@ static const char *fill_address(fab_verbs_domain_t *dom)
     fab_verbs_addr_t *addr = &dom->addr;
 
     addr->version = FAB_VERBS_VERSION;
-    addr->eager_max = fab_params.verbs_eager_limit;
+    addr->eager_max = fab_verbs_eager();
     addr->pid = (uint32_t) getpid();
     addr->host = fab_host_identity();
     addr->start_time = fab_proc_start_time(addr->pid);
@@ -235,22 +235,21 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         "                      longer           rendezvous, read by the receiver: no copy (READ, "
         "steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
-        fab_params.verbs_eager_limit, dom->name,
+        fab_verbs_eager(), dom->name,
         !is_roce                                     ? "InfiniBand"
         : dom->cm_ops->is_iwarp                      ? "iWARP"
         : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
                                                      : "RoCE v1",
         NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use",
-        fab_params.verbs_window, dom->step);
+        fab_limits.verbs_window, dom->step);
 }
 
 /* Buffers are allocated as connections are made, up to the limit. */
 static void verbs_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num_far,
                        fab_need_t *need)
 {
-    const uint64_t room = (uint64_t) fab_params.verbs_buffers * fab_params.verbs_eager_limit;
-    const uint64_t wanted = (uint64_t) num_far * fab_params.verbs_window *
-                            fab_params.verbs_eager_limit;
+    const uint64_t room = (uint64_t) fab_params.verbs_buffers * fab_verbs_eager();
+    const uint64_t wanted = (uint64_t) num_far * fab_limits.verbs_window * fab_verbs_eager();
 
     (void) domain, (void) num_near;
     need->locked = 2 * (wanted < room ? wanted : room); /* to send, to receive */
@@ -258,7 +257,7 @@ static void verbs_need(const fab_domain_t *domain, uint32_t num_near, uint32_t n
     need->files = 4; /* device, completions, connections, the set of all */
     snprintf(need->note, sizeof(need->note),
              "a queue pair of 1 KiB for each process of other hosts, buffers of %u bytes",
-             fab_params.verbs_eager_limit);
+             fab_verbs_eager());
 }
 
 const fab_provider_t fab_verbs_provider = {

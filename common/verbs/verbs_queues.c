@@ -45,8 +45,7 @@ static const char *cq_open(fab_verbs_domain_t *dom)
 
 static const char *send_bufs_open(fab_verbs_domain_t *dom)
 {
-    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_params.verbs_eager_limit,
-                        fab_params.verbs_buffers);
+    fab_verbs_pool_init(&dom->send_pool, dom->pd, fab_verbs_eager(), fab_params.verbs_buffers);
     return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
                ? NULL
                : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);

@@ -12,7 +12,7 @@ static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char
 {
     char why[128];
 
-    fab_counters.verbs_bad_messages++;
+    fab_counters.bad_messages++;
     snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
@@ -56,7 +56,6 @@ static void deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const vo
     fab_rndv_t rndv;
 
     conn->consumed++;
-    fab_counters.verbs_msgs_received++;
     if (FAB_AM_RNDV == tmh->opcode && NULL != conn->tm_qp) {
         if (sizeof(fab_verbs_rvh_t) != len) {
             bad_message(conn->ep, "rendezvous: length of the request");
@@ -159,7 +158,6 @@ void fab_verbs_on_matched(fab_verbs_conn_t *conn)
         fab_verbs_connect_done(conn->ep);
     }
     conn->consumed++;
-    fab_counters.verbs_msgs_received++;
     fab_verbs_credit_return(conn);
 }
 

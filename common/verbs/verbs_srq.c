@@ -106,7 +106,7 @@ const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)
     if (NULL != why) {
         return why;
     }
-    fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_params.verbs_eager_limit, 0);
+    fab_verbs_pool_init(&dom->recv_pool, dom->pd, fab_verbs_eager(), 0);
     num = fab_verbs_min(FAB_VERBS_SLACK_BUFS + dom->max_requested, dom->max_recv_bufs);
     return OPAL_SUCCESS == srq_add(dom, num)
                ? NULL
@@ -127,19 +127,19 @@ static uint16_t srq_grant_all(fab_verbs_domain_t *dom)
     }
     window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
     window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
-                           fab_params.verbs_window);
+                           fab_limits.verbs_window);
     need += window + FAB_VERBS_OWN_MSGS;
     if (need > dom->max_recv_bufs ||
         (need > dom->recv_pool.num && OPAL_SUCCESS != srq_add(dom, need - dom->recv_pool.num))) {
         return 0;
     }
-    fab_counters.verbs_small_windows += window < fab_params.verbs_window;
+    fab_counters.small_windows += window < fab_limits.verbs_window;
     return (uint16_t) window;
 }
 
 uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
 {
-    uint32_t window = fab_params.verbs_window;
+    uint32_t window = fab_limits.verbs_window;
     uint32_t left = dom->max_recv_bufs - dom->recv_pool.num;
     uint32_t more = fab_verbs_min(window, left);
     uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
@@ -157,7 +157,7 @@ uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
     if (more == window) {
         return (uint16_t) window;
     }
-    fab_counters.verbs_small_windows++;
+    fab_counters.small_windows++;
     share = fab_verbs_min(share, window);
     return (uint16_t) (share > FAB_VERBS_WINDOW_MIN ? share : FAB_VERBS_WINDOW_MIN);
 }

@@ -42,7 +42,7 @@ static const char *tm_query(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
         0 == attr.tm_caps.max_sge) {
         return "it has no tag matching";
     }
-    tm->max_tags = fab_verbs_min(attr.tm_caps.max_num_tags, fab_params.verbs_tm_tags);
+    tm->max_tags = fab_verbs_min(attr.tm_caps.max_num_tags, fab_limits.verbs_tm_tags);
     tm->max_ops = fab_verbs_min(attr.tm_caps.max_ops, 2 * tm->max_tags + FAB_VERBS_TM_MIN_OPS);
     tm->has_rndv = 0 != (attr.tm_caps.flags & IBV_TM_CAP_RC) &&
                    attr.tm_caps.max_rndv_hdr_size >=
@@ -161,8 +161,7 @@ bool fab_verbs_tm_open(fab_verbs_domain_t *dom)
     }
     fab_log(dom->fab, 10, "%s: a list of %u receives, a queue of %u operations on it", dom->name,
             tm->max_tags, tm->max_ops);
-    fab_verbs_pool_init(&tm->pool, dom->pd, fab_params.verbs_eager_limit,
-                        tm->max_tags + FAB_VERBS_TM_SPARE);
+    fab_verbs_pool_init(&tm->pool, dom->pd, fab_verbs_eager(), tm->max_tags + FAB_VERBS_TM_SPARE);
     dom->tm = tm;
     dom->recv_cq = ibv_cq_ex_to_cq(tm->cq);
     dom->addr.flags |= FAB_VERBS_ADDR_TM | (tm->has_rndv ? FAB_VERBS_ADDR_TM_RNDV : 0);
@@ -204,7 +203,7 @@ void fab_verbs_tm_close(fab_verbs_domain_t *dom)
  */
 static bool tm_hold(fab_verbs_domain_t *dom, fab_verbs_place_t *place, const fab_tm_recv_t *recv)
 {
-    if (NULL == recv->data || recv->len < fab_params.verbs_eager_limit) {
+    if (NULL == recv->data || recv->len < fab_verbs_eager()) {
         return false;
     }
     place->len = recv->len < dom->port.max_msg_sz ? (uint32_t) recv->len : dom->port.max_msg_sz;
@@ -229,7 +228,7 @@ static bool tm_get_buf(fab_verbs_tm_t *tm, fab_verbs_place_t *place)
     }
     place->buf = buf;
     place->data = buf->data;
-    place->len = fab_params.verbs_eager_limit;
+    place->len = fab_verbs_eager();
     place->lkey = buf->lkey;
     return true;
 }
@@ -352,7 +351,7 @@ bool fab_verbs_tm_use(fab_domain_t *domain, const fab_tm_user_t *user, void *ctx
             .max_tags = dom->tm->max_tags,
             .max_ops = dom->tm->max_ops,
             .min_len = fab_params.verbs_tm_min,
-            .own_len = fab_params.verbs_eager_limit,
+            .own_len = fab_verbs_eager(),
             .release = tm_release,
         };
     }

@@ -67,7 +67,6 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
         fab_counters.verbs_tm_rndv++;
-        fab_counters.verbs_tm_rndv_bytes += wc->len;
         return FAB_TM_READ;
     }
     if (0 == (wc->imm & FAB_VERBS_IMM_RNDV)) {

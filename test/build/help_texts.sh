@@ -22,8 +22,6 @@ check_params()
 
 check_params pml tm
 check_params btl fabric
-[[ $(grep -c 'param:"\?btl_fabric_shm_ring_size"\?:help:' info) == 1 ]] ||
-    fail "btl fabric does not have the fabric's parameters"
 
 mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.[ch]')
 # tables of fab_help_topic_t

@@ -172,7 +172,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void) argc, (void) argv;
     fab_params.providers = "ofi";
     fab_params.ofi_provider = "net,tcp";
-    fab_params.ofi_buffers = 2;
+    fab_limits.ofi_buffers = 2;
     fab = fuzz_open_fabric(0);
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (FAB_WIRE_OFI == fab_providers[i]->id) {

@@ -49,7 +49,7 @@ done
 
 hangs 2 missing 'ranks wait for rank 2, directly or through others'
 forbid 'wait for each other'
-# Nobody is connected to for a question: in Open MPI 4.1's barrier rank 0 has sent nothing to rank 2
+# A question opens no connection: in Open MPI 4.1's barrier rank 0 has sent nothing to rank 2
 # of the other host yet.
 if [[ $TM_OMPI_SERIES == 4.1 ]]; then
     require '3 ranks wait for rank 2, directly or through others'

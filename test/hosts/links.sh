@@ -44,7 +44,7 @@ much=1000000 any=$((1 << 60))
 
 carries $much $any hosts_check 1 tcp_links $much
 require 'links made 2, not made 0'
-carries 0 100000 hosts_check 1 OMPI_MCA_pml_tm_tcp_links=1 tcp_links 0
+carries 0 100000 hosts_check 1 PML_TM_TEST_tcp_links=1 tcp_links 0
 carries 0 100000 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=eth1 tcp_links 0
 hosts_check 2 "$tcp" random "$RANDOM" 5
 

@@ -57,6 +57,6 @@ over()
 # by btl fabric.
 over_btl()
 {
-    over "$1" "$2" OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=ofi \
-        "OMPI_MCA_btl_fabric_ofi_provider=$1" "${@:3}"
+    over "$1" "$2" OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=ofi \
+        "OMPI_MCA_pml_tm_ofi_provider=$1" "${@:3}"
 }

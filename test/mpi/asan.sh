@@ -51,7 +51,7 @@ ASAN_OPTIONS+=:suppressions=$TM_WORK/suppressions
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self
 check onesided 2 : 5
 check onesided_random 3 : 20 1
-check onesided_random 2 OMPI_MCA_btl_fabric_shm_single_copy=none : 20 0
+check onesided_random 2 OMPI_MCA_pml_tm_shm_single_copy=none : 20 0
 check onesided_threads 2 : 3 10
 TM_TEST_PML=ob1
 check basic 2

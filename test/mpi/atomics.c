@@ -7,7 +7,7 @@
  *
  * args: [rounds]
  */
-/* TEST: np=2,3 device=tmdev env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=^shm,tcp OMPI_MCA_osc_rdma_acc_single_intrinsic=1 OMPI_MCA_mtl=^ofi OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2,3 device=tmdev env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_osc_rdma_acc_single_intrinsic=1 OMPI_MCA_mtl=^ofi OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=3 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 #include "tm_test.h"
 

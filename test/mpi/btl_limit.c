@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TEST: pml=ob1 args=16384 env="OMPI_MCA_btl=fabric,self OMPI_MCA_btl_fabric_providers=^verbs" */
-/* TEST: pml=ob1 args=65792 env="OMPI_MCA_btl=fabric,self OMPI_MCA_btl_fabric_providers=tcp" */
+/* TEST: pml=ob1 args=16384 env="OMPI_MCA_btl=fabric,self OMPI_MCA_pml_tm_providers=^verbs" */
+/* TEST: pml=ob1 args=65792 env="OMPI_MCA_btl=fabric,self OMPI_MCA_pml_tm_providers=tcp" */
 /*
  * Is this the value of btl_fabric_eager_limit in all processes?  It is larger where messages go
  * over a network: on one host without shared memory, and between hosts (hosts/onesided).

@@ -45,6 +45,6 @@ check_onesided()
 {
     local osc=(OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric)
     check 2 "${osc[@]}" -- 8388608 "$1"
-    check 2 "${osc[@]}" OMPI_MCA_btl_fabric_shm_single_copy=none -- 1048576 "$1"
-    check 2 "${osc[@]}" OMPI_MCA_btl_fabric_providers=tcp -- 1048576 "$1"
+    check 2 "${osc[@]}" OMPI_MCA_pml_tm_shm_single_copy=none -- 1048576 "$1"
+    check 2 "${osc[@]}" OMPI_MCA_pml_tm_providers=tcp -- 1048576 "$1"
 }

@@ -44,7 +44,7 @@ day 0 TMDEV_TM_BROKEN=fin
 says '^note +tmdev0:1 does no rendezvous by itself: its self-test failed: a rendezvous' said
 
 day 1 TMDEV_DEVICES=2 TMDEV_PLANES=1,2 OMPI_MCA_pml_tm_verbs_timeout=8 \
-    OMPI_MCA_pml_tm_verbs_ports=1
+    PML_TM_TEST_verbs_ports=1
 says '^BAD +verbs was chosen, and not used: .*No packet passes between tmdev0:1' said
 says '^note +counter verbs_no_path is [1-9]' said
 

@@ -3,8 +3,8 @@
  * Rank 0 waits for what the others add to its window, and makes no MPI calls but those for its own
  * window: they must make progress, with nothing of its own under way.
  */
-/* TEST: np=2 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=shm OMPI_MCA_mtl=^ofi" timeout=60 */
-/* TEST: np=2 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=tcp OMPI_MCA_mtl=^ofi" timeout=60 */
+/* TEST: np=2 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=shm OMPI_MCA_mtl=^ofi" timeout=60 */
+/* TEST: np=2 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_mtl=^ofi" timeout=60 */
 #include "tm_test.h"
 
 enum { ROUNDS = 20 };

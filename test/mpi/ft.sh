@@ -15,5 +15,5 @@ ft_check 4 OMPI_MCA_pml_tm_shm_single_copy=none matched lost
 ft_check 4 OMPI_MCA_pml_tm_providers=tcp recv any probe rndv fetch ssend coll revoke
 
 export OMPI_MCA_btl=fabric,self
-TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_btl_fabric_providers=shm recv any rndv fetch coll
-TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_btl_fabric_providers=tcp recv any rndv fetch coll
+TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_pml_tm_providers=shm recv any rndv fetch coll
+TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_pml_tm_providers=tcp recv any rndv fetch coll

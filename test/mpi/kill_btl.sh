@@ -13,7 +13,7 @@ unset TM_TEST_BTL
 # one PML BTL PROVIDER KIND NP
 one()
 {
-    choice=(--mca pml "$1" --mca btl "$2" --mca osc rdma --mca btl_fabric_providers "$3")
+    choice=(--mca pml "$1" --mca btl "$2" --mca osc rdma --mca pml_tm_providers "$3")
     kill_one "$4" "$5"
     what="$1, $2, $3: $what"
     # mpirun is the first to tell, or the survivors are: all of them, as pml ob1 does.

@@ -7,7 +7,7 @@
  *
  * args: yes or no: is memory used again?
  */
-/* TEST: np=2 args="yes" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_eager_limit=65536 OMPI_MCA_pml_tm_shm_eager_limit=65536 OMPI_MCA_pml_tm_shm_ring_size=1048576" quick=yes */
+/* TEST: np=2 args="yes" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_eager_limit=65536 OMPI_MCA_pml_tm_shm_ring_size=1048576" quick=yes */
 /* TEST: np=2 args="no" env="OMPI_MCA_pml_tm_stream_limit=0" */
 #include "tm_counter.h"
 

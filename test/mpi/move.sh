@@ -65,7 +65,7 @@ for ranks in 0 1 '*'; do
 done
 moved 3 1 TMDEV_TM_TAGS=1024 TMDEV_HOLD_US=300 random "$(tm_seed 72)" "$(tm_seconds 3)"
 moved 3 1 OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 73)" "$(tm_seconds 3)"
-moved 3 1 OMPI_MCA_pml_tm_tcp_eager_limit=304 random "$(tm_seed 74)" "$(tm_seconds 3)"
+moved 3 1 PML_TM_TEST_tcp_eager=304 random "$(tm_seed 74)" "$(tm_seconds 3)"
 moved 2 1 random "$(tm_seed 75)" "$(tm_seconds 2)" threads=2
 moved 2 1 OMPI_MCA_btl=self,fabric onesided
 
@@ -74,10 +74,10 @@ planes=(TMDEV_DEVICES=2 "TMDEV_PLANES=1,2" OMPI_MCA_pml_tm_verbs_timeout=8)
 by_other_ports 2 "${planes[@]}" hello
 require "No packet passes between tmdev0:1 here and its port (transport retry counter exceeded)"
 by_other_ports 3 "${planes[@]}" basic
-by_other_ports 2 "${planes[@]}" counters verbs_other_ports verbs_rma_bytes
+by_other_ports 2 "${planes[@]}" counters verbs_other_ports rma_bytes
 by_other_ports 4 "${planes[@]}" random "$(tm_seed 77)" "$(tm_seconds 3)"
 by_other_ports 3 "${planes[@]}" OMPI_MCA_btl=self,fabric onesided
-planes+=(OMPI_MCA_pml_tm_verbs_ports=1)
+planes+=(PML_TM_TEST_verbs_ports=1)
 moved 2 none "${planes[@]}" hello
 require "here and its port (transport retry counter exceeded)"
 moved 4 none "${planes[@]}" basic

@@ -125,6 +125,6 @@ export TM_FAIL_LIBRARY=mca_btl_fabric
 all_calls onesided 1
 
 # puts and gets by messages, one at a time if there is memory for no more
-export OMPI_MCA_btl_fabric_shm_single_copy=none
+export OMPI_MCA_pml_tm_shm_single_copy=none
 job 0 1 starved library window || fail "starved: exit status $?: $(cat out err)"
 require 'starved: errors=0' out

@@ -15,7 +15,7 @@ mapfile -t offers < <(ofi_offers tcp net)
 ((${#offers[@]} > 0)) || skip "libfabric has none of its providers for TCP here"
 
 # shellcheck disable=SC2031 # over()'s are its own
-export OMPI_MCA_pml_tm_ofi_provider=${offers[0]} OMPI_MCA_btl_fabric_ofi_provider=${offers[0]}
+export OMPI_MCA_pml_tm_ofi_provider=${offers[0]}
 ft_check 4 OMPI_MCA_pml_tm_providers=ofi recv any probe rndv fetch ssend matched lost coll revoke
 export OMPI_MCA_btl=fabric,self
-TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_btl_fabric_providers=ofi recv any rndv fetch coll
+TM_TEST_PML=ob1 ft_check 4 OMPI_MCA_pml_tm_providers=ofi recv any rndv fetch coll

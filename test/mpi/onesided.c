@@ -13,10 +13,10 @@
 /* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60 */
 /* osc/rdma over btl fabric, messages by pml tm or ob1 */
 /* TEST: np=1,2,4 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1 MALLOC_PERTURB_=165 GLIBC_TUNABLES=glibc.malloc.tcache_count=0" timeout=60 */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_shm_single_copy=none" timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=4 args="20" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* pml tm polls others seldom, but after a message for osc/pt2pt it does at once */
-/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt OMPI_MCA_pml_tm_progress_interval=1000000" ompi=4.1 timeout=60 */
+/* TEST: np=2 args="20" env="OMPI_MCA_osc=pt2pt PML_TM_TEST_progress_interval=1000000" ompi=4.1 timeout=60 */
 #include "tm_test.h"
 
 enum { MAX_WORDS = 20000 };

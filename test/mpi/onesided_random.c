@@ -19,8 +19,8 @@
  */
 /* TEST: np=1,2,4 args="60 1" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 /* TEST: np=3 args="40 0" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
-/* TEST: np=3 args="40 0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_shm_single_copy=none OMPI_MCA_btl_fabric_shm_ring_size=4096 OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
-/* TEST: np=2 args="40 0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
+/* TEST: np=3 args="40 0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_pml_tm_shm_ring_size=4096 OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
+/* TEST: np=2 args="40 0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 /* TEST: np=2 args="40 0" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_osc_rdma_acc_single_intrinsic=1 OMPI_MCA_mpi_yield_when_idle=1" timeout=120 */
 #include "tm_test.h"
 

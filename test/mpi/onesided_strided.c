@@ -7,7 +7,7 @@
  */
 /* TEST: np=2 args="24" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="24" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=2 args="0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="0" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 #include "tm_test.h"
 
 enum { ROWS = 200000, STRIDE = 3 };

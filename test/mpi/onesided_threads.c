@@ -9,8 +9,8 @@
  */
 /* TEST: np=2 args="3 40" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=4 args="3 20" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=3 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_shm_single_copy=none OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-/* TEST: np=2 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_btl_fabric_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=3 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
+/* TEST: np=2 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 #include "tm_test.h"
 
 #include <pthread.h>

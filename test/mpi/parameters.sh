@@ -27,10 +27,9 @@ accepted()
     require 'hello: errors=0'
 }
 
-refused pml_tm_eager_limit -7 'is -7; allowed: 0 to 2147483647 bytes.'
+refused pml_tm_eager_limit -7 'is -7; allowed: 0 to 2147483647 bytes; -1: '
 refused pml_tm_unexpected_max 1 'is 1; allowed: at least 65536 bytes.'
 refused pml_tm_tag_source_bits 25 'is 25; allowed: 8 to 24 bits; 0: '
-refused pml_tm_free_list_max 5 'is 5; it must be -1, or at least pml_tm_free_list_num'
 refused pml_tm_wait nosuch 'is "nosuch"; allowed: auto, spin, yield, sleep.'
 refused pml_tm_providers shm,nosuch 'is "shm,nosuch"; allowed: a list of self, shm'
 refused pml_tm_shm_ring_size 5000 'is 5000; allowed: 4096 to 16777216 bytes, a power of two; 0: '
@@ -41,7 +40,6 @@ refused pml_tm_verbs_networks 10.0.0.0/33 'is "10.0.0.0/33"; allowed: interfaces
 refused pml_tm_tcp_ports 0-7 'is "0-7"; allowed: a port, or a range'
 
 export TM_TEST_PML=ob1 TM_TEST_BTL=fabric,self
-refused btl_fabric_free_list_num -7 'is -7; allowed: 1 to 1000000 descriptors.'
 refused btl_fabric_max_send_size 1 'is 1; allowed: '
 refused btl_fabric_rndv_eager_limit 32769 'is 32769; it must not be above btl_fabric_max_send_size'
 export TM_TEST_PML=tm TM_TEST_BTL=
@@ -54,13 +52,12 @@ accepted pml_tm_shm_ring_size 4096
 accepted pml_tm_shm_ring_size 16777216
 accepted pml_tm_shm_max_peers 2
 accepted pml_tm_unexpected_max 65536
-accepted pml_tm_free_list_max 64
 accepted pml_tm_shm_copy_step 4096
 accepted pml_tm_shm_cooperative always
 accepted pml_tm_eager_limit 32K
 
 # What is no number, which Open MPI takes for the default, or for what it begins with.
-refused pml_tm_eager_limit abc 'is "abc"; allowed: 0 to 2147483647 bytes.'
+refused pml_tm_eager_limit abc 'is "abc"; allowed: 0 to 2147483647 bytes; -1: '
 refused pml_tm_report_after 5s 'is "5s"; allowed: 1 to 1000000 seconds; 0: '
 
 # One box, of one process of the host, with the name that the user gave; and not Open MPI's, which
@@ -78,9 +75,11 @@ one_box
 if tm_mpirun 4 --mca pml_tm_shm_ring_size 100000 "$hello"; then fail "accepted"; fi
 one_box
 require 'pml_tm_shm_ring_size is 100000'
+# The name of before, of which Open MPI warns.
 if tm_mpirun 4 --mca btl_fabric_shm_ring_size 100000 "$hello"; then fail "accepted"; fi
-one_box
-require 'btl_fabric_shm_ring_size is 100000'
+require 'pml_tm_shm_ring_size is 100000'
+require 'btl_fabric_shm_ring_size'
+require 'deprecated'
 # In the environment of the higher ranks alone: the lowest of those that have it.
 cat >higher <<'END'
 #!/bin/sh
@@ -94,10 +93,10 @@ if tm_mpirun 4 "$PWD/higher" OMPI_MCA_pml_tm_wait=fast "$hello"; then fail "acce
 one_box
 require 'pml_tm_wait is "fast"'
 export TM_TEST_PML=ob1 TM_TEST_BTL=fabric,vader,self
-tm_mpirun 4 "$PWD/higher" OMPI_MCA_btl_fabric_free_list_num=-7 "$hello" ||
+tm_mpirun 4 "$PWD/higher" OMPI_MCA_btl_fabric_max_send_size=1 "$hello" ||
     fail "a job ends that needs no fabric"
 one_box
-require 'btl_fabric_free_list_num is -7'
+require 'btl_fabric_max_send_size is 1'
 export TM_TEST_PML=tm TM_TEST_BTL=
 
 # warned TEXT MPIRUN-OPTION...: the job runs, with one warning on this host.
@@ -111,9 +110,13 @@ warned()
 }
 warned 'pml_tm_eager_limt (perhaps pml_tm_eager_limit)' --mca pml_tm_eager_limt 5
 one_box
+warned 'pml_tm_verbs_rails (removed: name the ports in pml_tm_verbs_if_include)' \
+    --mca pml_tm_verbs_rails 1
+one_box
+warned 'pml_tm_fast_paths (removed: ' --mca pml_tm_fast_paths 0
 warned 'pml_tm_wholly_other' --mca pml_tm_wholly_other 5
 forbid 'perhaps'
-warned 'btl_fabric_ofer_max (perhaps btl_fabric_offer_max)' --mca btl_fabric_ofer_max 5
+warned 'btl_fabric_tcp_port (perhaps pml_tm_tcp_ports)' --mca btl_fabric_tcp_port 5
 warned 'pml_tm_tcp_if_include names nosuch0; this host has lo' \
     --mca pml_tm_tcp_if_include lo,nosuch0
 forbid '^-{40,}$'

@@ -34,7 +34,7 @@
 /* TEST: np=4 args="@14 ~8" env="OMPI_MCA_pml_tm_shm_cooperative=always" timeout=60 */
 /* TEST: np=2 args="@16 ~8 threads=3" env="OMPI_MCA_pml_tm_shm_cooperative=always OMPI_MCA_mpi_yield_when_idle=1" timeout=90 */
 /* TEST: np=2 args="@10 ~8" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-/* TEST: np=3 args="@12 ~8" env="OMPI_MCA_pml_tm_fast_paths=0" timeout=60 */
+/* TEST: np=3 args="@12 ~8" env="PML_TM_TEST_fast_paths=0" timeout=60 */
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random.h"
 

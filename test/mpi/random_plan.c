@@ -60,8 +60,8 @@ void rnd_find_edges(void)
 {
     static const size_t usual[] = {1,   8,    24,   40,   48,    56,    64,
                                    256, 1024, 4096, 8192, 16384, 32768, 65536};
-    static const char *const names[] = {"pml_tm_eager_limit", "pml_tm_shm_eager_limit",
-                                        "pml_tm_shm_copy_step", "pml_tm_stream_limit"};
+    static const char *const names[] = {"pml_tm_eager_limit", "pml_tm_shm_copy_step",
+                                        "pml_tm_stream_limit"};
     int provided;
 
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {

@@ -11,8 +11,8 @@
 /* TEST: np=2,3 args=counted env="OMPI_MCA_pml_tm_providers=shm" quick=yes */
 /* TEST: np=2 */
 /* TEST: np=2 args=threads */
-/* TEST: np=2 args=full env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
-/* TEST: np=2 args="full threads" env="OMPI_MCA_pml_tm_free_list_num=32 OMPI_MCA_pml_tm_free_list_max=32" */
+/* TEST: np=2 args=full env="PML_TM_TEST_requests=32" */
+/* TEST: np=2 args="full threads" env="PML_TM_TEST_requests=32" */
 #include "tm_counter.h"
 
 #include <sched.h>

@@ -2,27 +2,19 @@
 /*
  * Long messages by TCP within a host: their data goes in as few fragments as the provider takes.
  *
- * args: what the names of the counters begin with, fragments of a message of 4 MiB at most
+ * args: fragments of a message of 4 MiB at most
  */
-/* TEST: np=2 args="pml_tm 2" env="OMPI_MCA_pml_tm_providers=tcp" quick=yes */
-/* TEST: np=2 args="btl_fabric 1" pml=ob1 env="OMPI_MCA_btl=fabric,self OMPI_MCA_btl_fabric_providers=tcp" */
+/* TEST: np=2 args="2" env="OMPI_MCA_pml_tm_providers=tcp" quick=yes */
+/* TEST: np=2 args="1" pml=ob1 env="OMPI_MCA_btl=fabric,self OMPI_MCA_pml_tm_providers=tcp" */
 #include "tm_counter.h"
 
 enum { LONG = 4 << 20, MESSAGES = 10 };
 
-static tm_counter_t open_counter(const char *prefix, const char *name)
-{
-    char full[128];
-
-    snprintf(full, sizeof(full), "%s_%s", prefix, name);
-    return tm_counter_open(full);
-}
-
 int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "tcp_local");
-    const unsigned most = (unsigned) atoi(argv[2]);
-    tm_counter_t out = open_counter(argv[1], "tcp_sends_from_memory");
+    const unsigned most = (unsigned) atoi(argv[1]);
+    tm_counter_t out = tm_counter_open("pml_tm_tcp_sends_from_memory");
     char *buf = tm_calloc(1, LONG);
 
     MPI_Barrier(MPI_COMM_WORLD);

@@ -51,9 +51,9 @@ over 2 TMDEV_FAIL=td basic
 
 echo "== each process with another eager limit, one without the list"
 random=$(tm_mpi_program random)
-tm_by_rank by_rank "env OMPI_MCA_pml_tm_verbs_eager_limit=512 $random 37 3" \
-    "env OMPI_MCA_pml_tm_verbs_eager_limit=65536 $random 37 3" \
-    "env OMPI_MCA_pml_tm_verbs_eager_limit=1000 TMDEV_TM_TAGS=0 $random 37 3" "$random 37 3"
+tm_by_rank by_rank "env PML_TM_TEST_verbs_eager=512 $random 37 3" \
+    "env PML_TM_TEST_verbs_eager=65536 $random 37 3" \
+    "env PML_TM_TEST_verbs_eager=1000 TMDEV_TM_TAGS=0 $random 37 3" "$random 37 3"
 TMDEV_FABRIC=$$.$RANDOM tm_mpirun 4 "$PWD/by_rank" || fail "random"
 require "random: errors=0"
 [[ ! -s $TM_WORK/err ]] || fail "something on standard error"

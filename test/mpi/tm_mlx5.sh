@@ -17,7 +17,7 @@ done
 
 echo "== the first completion of a match names another queue pair"
 for tags in 4 1024; do
-    over 3 TMDEV_TM_TAGS=$tags TMDEV_TM_QPN=1 TMDEV_MTU=256 OMPI_MCA_pml_tm_verbs_window=8 \
+    over 3 TMDEV_TM_TAGS=$tags TMDEV_TM_QPN=1 TMDEV_MTU=256 PML_TM_TEST_verbs_window=8 \
         random 51 3
 done
 
@@ -41,8 +41,8 @@ require "random: errors=0"
 
 echo "== no message finds the receiver without a buffer, answers of devices neither"
 answers=$(tm_mpi_program answers)
-tm_by_rank by_rank "env OMPI_MCA_pml_tm_verbs_window=8 $answers" \
-    "env OMPI_MCA_pml_tm_verbs_window=1000 $answers"
+tm_by_rank by_rank "env PML_TM_TEST_verbs_window=8 $answers" \
+    "env PML_TM_TEST_verbs_window=1000 $answers"
 TMDEV_TM_TAGS=1024 TMDEV_RNR_IS_MISUSE=1 TMDEV_FABRIC=$$.$RANDOM tm_mpirun 2 "$PWD/by_rank" ||
     fail "answers"
 require "answers: errors=0"

@@ -45,6 +45,6 @@ if [[ -n $library ]] && command -v fi_info >/dev/null; then
         over_it=(OMPI_MCA_pml_tm_providers=ofi "OMPI_MCA_pml_tm_ofi_provider=$provider")
         check threads 2 "${over_it[@]}" : all 4 10
         check onesided_threads 2 "${over_it[@]}" OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric \
-            OMPI_MCA_btl_fabric_providers=ofi "OMPI_MCA_btl_fabric_ofi_provider=$provider" : 3 10
+            OMPI_MCA_pml_tm_providers=ofi "OMPI_MCA_pml_tm_ofi_provider=$provider" : 3 10
     done
 fi

@@ -98,17 +98,17 @@ static void test_tight(void **state)
 {
     (void) state;
     fab_params.shm_ring_size = 4096;
-    fab_params.ofi_window = 4;
-    fab_params.ofi_buffers = 2;
-    fab_params.verbs_window = 4;
+    fab_limits.ofi_window = 4;
+    fab_limits.ofi_buffers = 2;
+    fab_limits.verbs_window = 4;
     fab_params.verbs_buffers = 128;
     assert_int_equal(world_run(2, false, conform_order), 0);
     assert_int_equal(world_run(2, false, conform_post), 0);
     assert_int_equal(world_run(2, false, conform_items), 0);
     fab_params.shm_ring_size = 0;
-    fab_params.ofi_window = 256;
-    fab_params.ofi_buffers = 8;
-    fab_params.verbs_window = 64;
+    fab_limits.ofi_window = 256;
+    fab_limits.ofi_buffers = 8;
+    fab_limits.verbs_window = 64;
     fab_params.verbs_buffers = 4096;
 }
 

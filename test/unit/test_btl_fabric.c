@@ -38,9 +38,6 @@ static void open_btl(world_t *world)
     CHECK(OPAL_SUCCESS == fab_open(&config, &fab, &why));
     mca_btl_fabric.fab = fab;
     mca_btl_fabric_module_init(NULL);
-    mca_btl_fabric.params.free_list_num = mca_btl_fabric.params.free_list_inc = 8;
-    mca_btl_fabric.params.free_list_max = -1;
-    mca_btl_fabric.params.offer_max = 4096;
     fab_idmap_init(&mca_btl_fabric.mems);
     CHECK(OPAL_SUCCESS == mca_btl_fabric_ops_init());
     CHECK(OPAL_SUCCESS == mca_btl_fabric_frags_init());
@@ -675,7 +672,7 @@ enum {
     BIG_WORDS = BIG / 8,
     WINDOW = 24, /* gets at a time */
     ROUNDS = 3,
-    OFFERED = BTL_FABRIC_OFFER_MAX, /* bytes of the longest get that is offered */
+    OFFERED = 8192, /* bytes of the longest get that is offered */
 };
 
 static uint64_t big[BIG_WORDS], gotten[BIG_WORDS];
@@ -685,7 +682,6 @@ static remote_t open_big(world_t *world)
 {
     remote_t remote = open_memory(world, big, BIG);
 
-    mca_btl_fabric.params.offer_max = OFFERED;
     for (uint64_t i = 0; i < BIG_WORDS; i++) {
         big[i] = 0 == world->rank ? i : 0;
     }

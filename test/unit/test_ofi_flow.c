@@ -185,7 +185,7 @@ static void window_body(world_t *world)
     ep = fab_ofi_ep_of(peer);
     bytes = ep->granted * ep->dom->recv.min_free;
     CHECK(ep->granted == ep->window);
-    CHECK(2 != world_num_procs || fab_params.ofi_window == ep->granted);
+    CHECK(2 != world_num_procs || fab_limits.ofi_window == ep->granted);
     CHECK(2 == world_num_procs || 16 * bytes <= ep->dom->recv.num * ep->dom->recv.size);
     CHECK(2 == world_num_procs || 32 * bytes > ep->dom->recv.num * ep->dom->recv.size);
     world_barrier(world);

@@ -62,7 +62,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused)};
 
     (void) setenv("OFIDEV_REFUSE", "3", 1);
-    fab_params.ofi_buffers = BUFFERS;
+    fab_limits.ofi_buffers = BUFFERS;
     fab_params.ofi_provider = (char *) (uintptr_t) "tcp,net";
     world_use_providers("ofi");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,7 +105,7 @@ static void known_body(world_t *world)
            (double) (memory() - before) / KNOWN, 1e6 * (world_now() - start) / KNOWN);
     fflush(stdout);
     /* of none is anything else there, and the receive buffers are as many as before */
-    CHECK(0 == dom->num_sessions && dom->recv.num == fab_params.ofi_buffers);
+    CHECK(0 == dom->num_sessions && dom->recv.num == fab_limits.ofi_buffers);
     free(peer);
 }
 

@@ -3,7 +3,7 @@
  * The tables of parameters: every row of every table, its default, each end of its range, what lies
  * beyond, and the messages for the user.
  *
- * TEST: sources=@fabric,pml_tm/pml_tm_params.c,btl_fabric/btl_fabric_params.c
+ * TEST: sources=@fabric,pml_tm/pml_tm_params.c
  */
 #include "fabric/fab_params.h"
 
@@ -16,7 +16,6 @@
 
 #include <cmocka.h>
 
-#include "btl_fabric/btl_fabric_params.h"
 #include "pml_tm/pml_tm_params.h"
 
 enum { MANY = 64 };
@@ -35,7 +34,6 @@ static size_t all_owners(owner_t *owners)
         owners[num++] = (owner_t){fab_params_tables[t], sizeof(fab_params_t)};
     }
     owners[num++] = (owner_t){&mca_pml_tm_param_table, sizeof(mca_pml_tm_params_t)};
-    owners[num++] = (owner_t){&mca_btl_fabric_param_table, sizeof(mca_btl_fabric_params_t)};
     return num;
 }
 
@@ -72,9 +70,7 @@ static size_t size_of(const fab_param_t *row)
 
 static int check(const owner_t *owner, const void *values, char *text, size_t size)
 {
-    static const char *const prefixes[] = {"t_", "u_", NULL};
-
-    return fab_param_check(owner->table, values, prefixes, text, size);
+    return fab_param_check(owner->table, values, "t_", text, size);
 }
 
 /* ---- each row ----------------------------------------------------------- */
@@ -258,30 +254,11 @@ static void test_forms(void **state)
 
 static void test_together(void **state)
 {
-    mca_pml_tm_params_t pml;
-    mca_btl_fabric_params_t btl;
-    char text[512];
-
     (void) state;
     fab_params_reset();
     fab_params.verbs_if_include = (char *) (uintptr_t) "a";
     assert_true(allows(&fab_params.verbs_if_exclude, ""));
     assert_false(allows(&fab_params.verbs_if_exclude, "b"));
-
-    fab_param_reset(&mca_pml_tm_param_table, &pml);
-    pml.free_list_num = 100;
-    pml.free_list_max = 99;
-    assert_int_equal(mca_pml_tm_params_check(&pml, text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    assert_non_null(strstr(text, "pml_tm_free_list_max is 99"));
-    pml.free_list_max = 100;
-    assert_int_equal(mca_pml_tm_params_check(&pml, text, sizeof(text)), OPAL_SUCCESS);
-
-    fab_param_reset(&mca_btl_fabric_param_table, &btl);
-    btl.free_list_num = 100;
-    btl.free_list_max = 99;
-    assert_int_equal(mca_btl_fabric_params_check(&btl, text, sizeof(text)), OPAL_ERR_BAD_PARAM);
-    btl.free_list_max = -1;
-    assert_int_equal(mca_btl_fabric_params_check(&btl, text, sizeof(text)), OPAL_SUCCESS);
 }
 
 /* ---- what the user wrote -------------------------------------------------- */
@@ -301,20 +278,19 @@ static void test_numbers(void **state)
     }
 }
 
-/* A text that is no number is refused, with the name under which the user gave it. */
+/* A text that is no number is refused. */
 static void test_text(void **state)
 {
     char text[512];
 
     (void) state;
     fab_params_reset();
-    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "pml_tm_");
-    assert_int_equal(0, setenv("OMPI_MCA_btl_fabric_shm_ring_size", "8192 bytes", 1));
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_shm_ring_size", "8192 bytes", 1));
     assert_int_equal(OPAL_ERR_BAD_PARAM, fab_params_check(text, sizeof(text)));
-    assert_non_null(strstr(text, "btl_fabric_shm_ring_size is \"8192 bytes\"; allowed: 4096 to "));
-    assert_int_equal(0, setenv("OMPI_MCA_btl_fabric_shm_ring_size", "8K", 1));
+    assert_non_null(strstr(text, "pml_tm_shm_ring_size is \"8192 bytes\"; allowed: 4096 to "));
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_shm_ring_size", "8K", 1));
     assert_int_equal(OPAL_SUCCESS, fab_params_check(text, sizeof(text)));
-    assert_int_equal(0, unsetenv("OMPI_MCA_btl_fabric_shm_ring_size"));
+    assert_int_equal(0, unsetenv("OMPI_MCA_pml_tm_shm_ring_size"));
 }
 
 static bool is_wait(const char *name)
@@ -341,6 +317,12 @@ static void test_unknown(void **state)
     assert_int_equal(
         1, fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
     assert_string_equal("pml_tm_zzzzzzzzzz", text);
+    assert_int_equal(0, unsetenv("OMPI_MCA_pml_tm_zzzzzzzzzz"));
+    assert_int_equal(0, setenv("OMPI_MCA_pml_tm_tcp_eager_limit", "1", 1));
+    assert_int_equal(
+        1, fab_params_unknown("pml_tm_", &mca_pml_tm_param_table, is_wait, text, sizeof(text)));
+    assert_string_equal("pml_tm_tcp_eager_limit (removed: set pml_tm_eager_limit)", text);
+    assert_int_equal(0, unsetenv("OMPI_MCA_pml_tm_tcp_eager_limit"));
     /* a name that is longer than any: nothing is written past its end */
     memset(longest, 'x', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';

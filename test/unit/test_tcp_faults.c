@@ -80,7 +80,7 @@ static void check_strangers(world_t *world)
     const fab_tcp_domain_t *dom = tcp_domain(world);
 
     /* these came last, but some of those that say nothing may not have been accepted yet */
-    WORLD_UNTIL(fab_counters.tcp_bad_messages + fab_counters.tcp_refused > 1);
+    WORLD_UNTIL(fab_counters.bad_messages + fab_counters.refused > 1);
     WORLD_UNTIL(!fab_sock_set_is_busy(dom->socks));
     /* who says nothing is counted only if its place is taken */
     CHECK(2 * STRANGERS <= fab_counters.tcp_strangers &&
@@ -121,10 +121,10 @@ enum { CROSSINGS = 100 };
 
 static void crossed_body(world_t *world)
 {
-    uint64_t rounds = cross(world, CROSSINGS, &fab_counters.tcp_crossed);
+    uint64_t rounds = cross(world, CROSSINGS, &fab_counters.crossed);
 
     CHECK(0 == tcp_domain(world)->num_up);
-    CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.tcp_connections);
+    CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.connections);
     world_barrier(world);
 }
 
@@ -323,7 +323,7 @@ static void mad_body(world_t *world)
         WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
         fab_peer_close(peer, FAB_USER_PML);
     }
-    CHECK(got > 1000 && fab_counters.tcp_bad_messages > 100 && fab_counters.tcp_peers_lost > 100);
+    CHECK(got > 1000 && fab_counters.bad_messages > 100 && fab_counters.tcp_peers_lost > 100);
 }
 
 static void test_mad(void **state)

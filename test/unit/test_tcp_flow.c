@@ -270,8 +270,7 @@ static size_t fill_window(world_t *world, fab_peer_t *peer, int fd)
     size_t sum = 0;
     uint32_t told;
 
-    for (unsigned long long full = fab_counters.tcp_window_full;
-         full == fab_counters.tcp_window_full;) {
+    for (unsigned long long full = fab_counters.no_credit; full == fab_counters.no_credit;) {
         sum += OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), buf, sizeof(buf))
                    ? sizeof(fab_tcp_hdr_t) + sizeof(buf)
                    : 0;

@@ -381,7 +381,7 @@ static void whole_body(world_t *world)
     flow_both(flow, 200);
     CHECK(fab_counters.tcp_striped > striped && fab_counters.tcp_striped_bytes > 0);
     CHECK(4 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_links_failed);
-    CHECK(1 == fab_counters.tcp_connections && 0 == fab_counters.tcp_links_lost);
+    CHECK(1 == fab_counters.connections && 0 == fab_counters.tcp_links_lost);
     striped = fab_counters.tcp_striped;
     conform_outs(world);
     CHECK(fab_counters.tcp_striped > striped);
@@ -434,7 +434,7 @@ static void refused_body(world_t *world)
     if (1 == world->rank) {
         tcp_domain(world)->addr.ips[1].port = 1;
         world->shared->len[1] = fab_address(world->fab, world->shared->address[1], FAB_ADDRESS_MAX);
-        fab_params.tcp_links = 1;
+        fab_limits.tcp_links = 1;
     }
     world_barrier(world);
     flow = flow_new(world);
@@ -445,7 +445,7 @@ static void refused_body(world_t *world)
     flow_both(flow, 50);
     CHECK(0 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_striped);
     CHECK((0 == world->rank) == (2 == fab_counters.tcp_links_failed));
-    CHECK((1 == world->rank) == (1 == fab_counters.tcp_refused));
+    CHECK((1 == world->rank) == (1 == fab_counters.refused));
     flow_free(flow);
     world_barrier(world);
 }
@@ -462,7 +462,7 @@ static void one_host_body(world_t *world)
     flow_t *flow = flow_new(world);
 
     flow_both(flow, 50);
-    CHECK(1 == fab_counters.tcp_connections && NULL == ep_of(flow->peer)->links);
+    CHECK(1 == fab_counters.connections && NULL == ep_of(flow->peer)->links);
     CHECK(0 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_links_failed);
     flow_free(flow);
     world_barrier(world);
@@ -833,7 +833,7 @@ static void mad_case(world_t *world, uint64_t name, const mad_case_t *how)
 {
     uint64_t got = mad_got;
     int failures = world->failures;
-    unsigned long long bad = fab_counters.tcp_bad_messages, lost = fab_counters.tcp_peers_lost;
+    unsigned long long bad = fab_counters.bad_messages, lost = fab_counters.tcp_peers_lost;
     mad_t mad;
 
     mad_open(world, name, &mad);
@@ -868,7 +868,7 @@ static void mad_case(world_t *world, uint64_t name, const mad_case_t *how)
         CHECK(failures == world->failures);
     } else {
         WORLD_UNTIL(failures + 1 == world->failures);
-        CHECK(got == mad_got && bad + 1 == fab_counters.tcp_bad_messages &&
+        CHECK(got == mad_got && bad + 1 == fab_counters.bad_messages &&
               lost == fab_counters.tcp_peers_lost);
     }
     for (int i = 0; i < 3; i++) {
@@ -911,7 +911,7 @@ static void other_way_body(world_t *world)
         CHECK((ssize_t) sizeof(hdr) == send(fd, &hdr, sizeof(hdr), MSG_NOSIGNAL));
     }
     WORLD_UNTIL(1 == world->failures);
-    CHECK((1 == world->rank) == (1 == fab_counters.tcp_bad_messages));
+    CHECK((1 == world->rank) == (1 == fab_counters.bad_messages));
     world_barrier(world);
     flow_free(flow);
 }

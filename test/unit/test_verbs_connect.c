@@ -19,12 +19,12 @@ enum { CROSSINGS = 30 };
 
 static void crossed_body(world_t *world)
 {
-    uint64_t rounds = cross(world, CROSSINGS, &fab_counters.verbs_crossed);
+    uint64_t rounds = cross(world, CROSSINGS, &fab_counters.crossed);
     WORLD_UNTIL(0 == verbs_domain(world)->num_conns); /* none is left behind */
     CHECK(0 == verbs_domain(world)->sq_used && 0 == verbs_domain(world)->num_signaled);
     CHECK(0 == verbs_domain(world)->send_pool.used);
     /* one queue pair for each connection, whoever asked: no request came to nothing */
-    CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.verbs_connections);
+    CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.connections);
     CHECK(0 == fab_counters.verbs_bad_frames);
 }
 
@@ -166,8 +166,7 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
         CHECK(NULL == peer && NULL != why && strlen(why) > 10);
         return;
     }
-    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN &&
-          peer->eager_max <= fab_params.verbs_eager_limit);
+    CHECK(peer->eager_max >= FAB_VERBS_EAGER_MIN && peer->eager_max <= fab_limits.verbs_eager);
     fab_peer_close(peer, FAB_USER_PML);
     CHECK(NULL == fab_peer_find(world->fab, world_name(1)));
 }

@@ -265,7 +265,7 @@ static const host_t hosts[] = {
      .gid = "198.19."},
     {{"TMDEV_LINK=eth", "TMDEV_GIDS=8"},
      .networks = "10.0.0.0/8",
-     .says = "none of the port's addresses is in t_verbs_networks"},
+     .says = "none of the port's addresses is in pml_tm_verbs_networks"},
     /* InfiniBand: virtual functions without LID, partitions */
     {{"TMDEV_GRH=1"}, .wanted = {"tmdev0:1", "tmdev0:1"}, .pkey = 0xffff},
     {{"TMDEV_PKEYS=7fff,8001,ffff"}, .wanted = {"tmdev0:1", "tmdev0:1"}, .pkey = 0x8001},
@@ -276,7 +276,7 @@ static const host_t hosts[] = {
      .pkey = 0xffff},
     {{"TMDEV_PKEYS=7fff,8001"},
      .verbs_pkey = 0x8005,
-     .says = "the port is not in partition 0x8005 (t_verbs_pkey)"},
+     .says = "the port is not in partition 0x8005 (pml_tm_verbs_pkey)"},
 };
 
 static void be_host(const void *arg)
@@ -327,13 +327,11 @@ static void test_hosts(void **state)
         snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
         assert_int_equal(mkdir(path, 0700), 0);
     }
-    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "t_");
     setenv("SYSFS_PATH", root, 1);
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
         assert_int_equal(in_child(be_host, &hosts[i]), 0);
     }
     unsetenv("SYSFS_PATH");
-    fab_params.prefix[0] = '\0';
     for (int i = 3; i >= 0; i--) {
         snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
         assert_int_equal(rmdir(path), 0);
@@ -417,19 +415,19 @@ typedef struct wrong {
 
 static const wrong_t wrongs[] = {
     {"mlx5_9", NULL,
-     "t_verbs_if_include names mlx5_9, which this host does not have; tmdev0: not wanted by "
-     "t_verbs_if_include"},
+     "pml_tm_verbs_if_include names mlx5_9, which this host does not have; tmdev0: not wanted by "
+     "pml_tm_verbs_if_include"},
     {"tmdev0:7", NULL,
-     "t_verbs_if_include names tmdev0:7, which this host does not have; tmdev0:1: not wanted"},
+     "pml_tm_verbs_if_include names tmdev0:7, which this host does not have; tmdev0:1: not wanted"},
     {NULL, "tmdev0,tmdev1",
-     "can be used: tmdev0: not wanted by t_verbs_if_exclude; tmdev1: not wanted"},
-    {NULL, "tmdev0,tmdev1,mlx5_9", "t_verbs_if_exclude names mlx5_9, which"},
-    {"tmdev0:x", NULL, "t_verbs_if_include is \"tmdev0:x\"; allowed: "},
-    {"tmdev0:0", NULL, "t_verbs_if_include is \"tmdev0:0\"; allowed: "},
-    {"tmdev0, tmdev1", NULL, "t_verbs_if_include is \"tmdev0, tmdev1\"; allowed: "},
-    {NULL, ":1", "t_verbs_if_exclude is \":1\"; allowed: "},
-    {NULL, "tmdev0:1:1", "t_verbs_if_exclude is \"tmdev0:1:1\"; allowed: "},
-    {NULL, "tmdev0,,tmdev1", "t_verbs_if_exclude is \"tmdev0,,tmdev1\"; allowed: "},
+     "can be used: tmdev0: not wanted by pml_tm_verbs_if_exclude; tmdev1: not wanted"},
+    {NULL, "tmdev0,tmdev1,mlx5_9", "pml_tm_verbs_if_exclude names mlx5_9, which"},
+    {"tmdev0:x", NULL, "pml_tm_verbs_if_include is \"tmdev0:x\"; allowed: "},
+    {"tmdev0:0", NULL, "pml_tm_verbs_if_include is \"tmdev0:0\"; allowed: "},
+    {"tmdev0, tmdev1", NULL, "pml_tm_verbs_if_include is \"tmdev0, tmdev1\"; allowed: "},
+    {NULL, ":1", "pml_tm_verbs_if_exclude is \":1\"; allowed: "},
+    {NULL, "tmdev0:1:1", "pml_tm_verbs_if_exclude is \"tmdev0:1:1\"; allowed: "},
+    {NULL, "tmdev0,,tmdev1", "pml_tm_verbs_if_exclude is \"tmdev0,,tmdev1\"; allowed: "},
     {"tmdev0", "tmdev1", "are both set"},
 };
 
@@ -451,11 +449,9 @@ static void test_wrong_lists(void **state)
 {
     (void) state;
     setenv("TMDEV_DEVICES", "2", 1);
-    snprintf(fab_params.prefix, sizeof(fab_params.prefix), "t_");
     for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
         assert_int_equal(in_child(open_wrong, &wrongs[i]), 0);
     }
-    fab_params.prefix[0] = '\0';
     unsetenv("TMDEV_DEVICES");
 }
 

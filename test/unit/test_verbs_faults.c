@@ -57,7 +57,7 @@ static void killed_body(world_t *world)
         }
         while (OPAL_SUCCESS == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
         }
-        CHECK(fab_counters.verbs_no_credit > 0);
+        CHECK(fab_counters.no_credit > 0);
         for (int i = 0; i < 10; i++) {
             items[i].fn = dead_item_run;
             fab_queue(dying, &items[i]);
@@ -104,7 +104,7 @@ static void killed_silent_body(world_t *world)
     atomic_store(&world->shared->scratch[0], 1);
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc);
-    CHECK(1 == fab_counters.verbs_peers_died &&
+    CHECK(1 == fab_counters.peers_died &&
           NULL != strstr(world->failed_why, "ended without leaving"));
 }
 
@@ -199,7 +199,7 @@ static void orderly_body(world_t *world)
         WORLD_UNTIL(2 == got);
         double start = world_now();
         WORLD_UNTIL(world_now() - start > 3.5);
-        CHECK(0 == world->failures && 0 == fab_counters.verbs_peers_died);
+        CHECK(0 == world->failures && 0 == fab_counters.peers_died);
         CHECK(OPAL_ERR_UNREACH == fab_send(world_peer(world, 1), fab_hdr(AM_DATA, 0, 0), NULL, 0));
         WORLD_UNTIL(1 == world->failures);
         CHECK(NULL != strstr(world->failed_why, "left"));
@@ -242,7 +242,7 @@ static void malformed_body(world_t *world)
     world_barrier(world);
     if (0 == world->rank) {
         WORLD_UNTIL(3 == world->failures);
-        CHECK(3 == fab_counters.verbs_bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
+        CHECK(3 == fab_counters.bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
         CHECK(4 == got);
     } else if (world->rank < 4) {
         fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA,
@@ -292,10 +292,10 @@ static void unregistrable_body(world_t *world)
     CHECK(OPAL_ERR_NOT_SUPPORTED ==
           fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
-    CHECK(2 == fab_counters.verbs_locked_memory && 0 == fab_counters.verbs_unregistrable);
+    CHECK(2 == fab_counters.verbs_locked_memory && 0 == fab_counters.unregistrable);
     refused_with = EFAULT;
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_put(&op));
-    CHECK(1 == fab_counters.verbs_unregistrable && 0 == completed && 0 == world->failures);
+    CHECK(1 == fab_counters.unregistrable && 0 == completed && 0 == world->failures);
     world_barrier(world);
     fab_reg_ops = plain;
 }

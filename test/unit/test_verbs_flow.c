@@ -30,17 +30,17 @@ static void window_body(world_t *world)
         while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
             sent++;
         }
-        CHECK(sent <= fab_params.verbs_window + 1 && sent >= fab_params.verbs_window / 2);
+        CHECK(sent <= fab_limits.verbs_window + 1 && sent >= fab_limits.verbs_window / 2);
         atomic_store(&world->shared->scratch[0], sent);
         WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         atomic_store(&world->shared->scratch[1], 1);
-        CHECK(fab_counters.verbs_no_credit > 0);
+        CHECK(fab_counters.no_credit > 0);
     } else {
         uint64_t sent;
         while (0 == (sent = atomic_load(&world->shared->scratch[0]))) {
         }
         WORLD_UNTIL(got > sent && 1 == atomic_load(&world->shared->scratch[1]));
-        CHECK(fab_counters.verbs_credit_messages > 0);
+        CHECK(fab_counters.credit_messages > 0);
     }
     world_barrier(world);
     CHECK(0 == world->failures);
@@ -137,7 +137,7 @@ static void hold_body(world_t *world)
         connect_to(world, peer);
     } else {
         WORLD_UNTIL(1 == got);
-        CHECK(buffers_to_post(world) > fab_params.verbs_window);
+        CHECK(buffers_to_post(world) > fab_limits.verbs_window);
         is_holding = false;
         WORLD_UNTIL(0 == buffers_to_post(world));
     }
@@ -392,7 +392,7 @@ static int full_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 static void credits_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0, num = 3 * (uint64_t) fab_params.verbs_window;
+    uint64_t got = 0, num = 3 * (uint64_t) fab_limits.verbs_window;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
@@ -407,7 +407,7 @@ static void credits_body(world_t *world)
         replace_post_send(peer, full_post_send);
         refusals_left = 5;
         WORLD_UNTIL(1 + num == got);
-        CHECK(0 == refusals_left && fab_counters.verbs_credit_messages > 0);
+        CHECK(0 == refusals_left && fab_counters.credit_messages > 0);
     }
     world_barrier(world);
     CHECK(0 == world->failures);

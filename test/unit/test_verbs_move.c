@@ -186,7 +186,7 @@ static const char *planes;
 /* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2.  Each may use all, or that alone. */
 static bool is_in_plane(int one, int other)
 {
-    return fab_params.verbs_ports > 1 || (0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2);
+    return fab_limits.verbs_ports > 1 || (0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2);
 }
 
 /* Everybody sends to those who are reached, and to those who are not; or only some do. */
@@ -223,7 +223,7 @@ static void planes_body(world_t *world)
               is_by(world_peer(world, i), is_in_plane(i, world->rank) ? "verbs" : "tcp"));
     }
     CHECK(0 == traffic.wrong && 0 == world->failures);
-    CHECK(fab_params.verbs_ports > 1 || 0 == fab_counters.verbs_other_ports);
+    CHECK(fab_limits.verbs_ports > 1 || 0 == fab_counters.verbs_other_ports);
     atomic_fetch_add(&world->shared->scratch[0], fab_counters.verbs_no_path);
     world_barrier(world);
     CHECK(atomic_load(&world->shared->scratch[0]) > 0);
@@ -254,10 +254,10 @@ static void test_planes(void **state)
     fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
     run_planes(2, "2", "1,2");
     run_planes(4, "4", "1+3,2+4");
-    fab_params.verbs_ports = 1;
+    fab_limits.verbs_ports = 1;
     run_planes(2, "2", "1,2");
     run_planes(4, "4", "1+3,2+4");
-    fab_params.verbs_ports = FAB_VERBS_PORTS;
+    fab_limits.verbs_ports = FAB_VERBS_PORTS;
     fab_params.verbs_timeout = timeout;
 }
 
@@ -348,11 +348,11 @@ static void test_says(void **state)
 
     (void) state;
     fab_params.verbs_timeout = 8;
-    fab_params.verbs_ports = 1;
+    fab_limits.verbs_ports = 1;
     setenv("TMDEV_DEVICES", "2", 1);
     setenv("TMDEV_PLANES", "1,2", 1);
     assert_int_equal(world_run(2, false, says_body), 0);
-    fab_params.verbs_ports = FAB_VERBS_PORTS;
+    fab_limits.verbs_ports = FAB_VERBS_PORTS;
     unsetenv("TMDEV_DEVICES");
     unsetenv("TMDEV_PLANES");
     fab_params.verbs_timeout = timeout;

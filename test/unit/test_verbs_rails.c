@@ -139,7 +139,7 @@ static void shares_body(world_t *world)
 {
     fab_peer_t *peer = begin(world);
     offer_t all = bring_up(world, peer, rails);
-    unsigned long long before = fab_counters.verbs_rma_bytes, rail_bytes;
+    unsigned long long before = fab_counters.rma_bytes, rail_bytes;
     long long share;
 
     CHECK(0 == fab_counters.verbs_rail_bytes); /* there was no key for them */
@@ -148,7 +148,7 @@ static void shares_body(world_t *world)
     get_all(world, peer);
     rail_bytes = fab_counters.verbs_rail_bytes;
     share = (long long) (100 * rail_bytes / MEMORY);
-    CHECK(before + MEMORY == fab_counters.verbs_rma_bytes);
+    CHECK(before + MEMORY == fab_counters.rma_bytes);
     CHECK(share >= percent - 1 && share <= percent);
     world_barrier(world);
     fab_unexpose(peer, &offer_of(world, world->rank)->rkey);
@@ -211,11 +211,11 @@ static void test_none(void **state)
     (void) state;
     run_shares("1", 0, 0);
     run_shares("2", 0, 0); /* as many processes as ports */
-    fab_params.verbs_rails = 1;
+    fab_limits.verbs_rails = 1;
     run_shares("3", 0, 0);
-    fab_params.verbs_rails = 2;
+    fab_limits.verbs_rails = 2;
     run_shares("4", 1, 50);
-    fab_params.verbs_rails = FAB_VERBS_PORTS;
+    fab_limits.verbs_rails = FAB_VERBS_PORTS;
     fab_params.verbs_max_connections = 8;
     run_shares("3", 0, 0);
     fab_params.verbs_max_connections = 0;
@@ -226,7 +226,7 @@ static void one_port_body(world_t *world)
 {
     if (1 == world->rank) {
         fab_close(world->fab, FAB_USER_PML);
-        fab_params.verbs_ports = 1;
+        fab_limits.verbs_ports = 1;
         world_open(world, false);
     }
     world_barrier(world);
