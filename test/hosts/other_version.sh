@@ -32,6 +32,7 @@ refused byte-order 'another byte order'
 refused fabric-byte-order 'another byte order'
 refused pml 'another version of pml tm'
 refused component 'did not select pml tm, or has another version of it'
-refused fabric 'version 2; this process knows 0x41424146, 1: install the same release'
+version=$(sed -n 's/^#define FAB_WIRE_VERSION //p' "$TM_SRC/common/fabric/fab_wire.h")
+refused fabric "version $((version + 1)); this process knows 0x41424146, $version: install the same"
 version=$(sed -n 's/^#define FAB_TCP_VERSION //p' "$TM_SRC/common/tcp/tcp_wire.h")
 refused tcp "its tcp has version $((version + 1)), this process knows $version"

@@ -54,6 +54,13 @@ tm_mpirun_crashed()
         (($(grep -ac 'Signal: ' "$1") == 1))
 }
 
+# tm_lost_message ERR: mpirun of Open MPI 4.1 says that it has lost what a process told the user.
+tm_lost_message()
+{
+    grep -aqE 'Data unpack (would read past end of buffer|had inadequate space) in file .*show_help' \
+        "$1"
+}
+
 # tm_seed N: a number for random traffic, of this run and of N.
 tm_seed()
 {

@@ -20,8 +20,21 @@ limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
 each=3
 some=12 # faults of a provider in a short run
 
-# job SITE RANK OPTION...: returns its status, 124 if it hangs.
+# job SITE RANK OPTION...: once more if mpirun has lost what there was to read, which it does every
+# third time.
 job()
+{
+    local rc=0 try
+    for ((try = 0; try < 10; try++)); do
+        rc=0
+        play "$@" || rc=$?
+        tm_lost_message err || break
+    done
+    return "$rc"
+}
+
+# play SITE RANK OPTION...: returns its status, 124 if it hangs.
+play()
 {
     local site=$1 rank=$2 rc=0
     shift 2

@@ -60,15 +60,14 @@ job()
 # which knows neither the communicator nor what Open MPI's own code means.
 orderly()
 {
-    local lost='Data unpack (would read past end of buffer|had inadequate space) in file .*show_help'
     local idup='on a NULL communicator'
     local crash='Segmentation|Signal: |Assertion|AddressSanitizer|errors=[1-9]'
     ! grep -qaF 'PMIx_server_finalize+0x' out err || crash='Assertion|AddressSanitizer|errors=[1-9]'
     if { (($2 == 0)) || tm_crashed_upstream out err; } && grep -q "$3: errors=0" out; then
         return
     fi
-    if (($2 != 124)) && ! grep -qaE "$crash" out err &&
-        grep -qaiE "memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|unable to reach each other|MPI_ERR_[A-Z]+: |$idup|$lost" out err; then
+    if (($2 != 124)) && ! grep -qaE "$crash" out err && { tm_lost_message err ||
+        grep -qaiE "memory|OUT_OF_RESOURCE|resource|PML .* cannot be selected|unable to reach each other|MPI_ERR_[A-Z]+: |$idup" out err; }; then
         stopped=$((stopped + 1))
         return
     fi
