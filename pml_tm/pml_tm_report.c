@@ -50,16 +50,18 @@ static const struct {
     unsigned needs; /* another row that must not be 0, or the first */
     unsigned of, percent;
 } rows[] = {
-    [WAITING] = {"waiting_ms"},
-    [COMPUTING] = {"computing_ms", .advice = "one rank computes for far longer than the others, "
-                                             "which wait: give it less to do (computing_ms)"},
-    [SENT] = {"sent"},
-    [ANNOUNCED] = {"announced"},
-    [RECEIVED] = {"received"},
-    [CROWDED] = {"crowded", .advice = "processes poll that share their processors: leave "
-                                      "pml_tm_wait at auto"},
-#define PML(name) #name, &mca_pml_tm.counters.name
-#define FAB(name) #name, &fab_counters.name
+    [WAITING] = {.name = "waiting_ms"},
+    [COMPUTING] = {.name = "computing_ms",
+                   .advice = "one rank computes for far longer than the others, "
+                             "which wait: give it less to do (computing_ms)"},
+    [SENT] = {.name = "sent"},
+    [ANNOUNCED] = {.name = "announced"},
+    [RECEIVED] = {.name = "received"},
+    [CROWDED] = {.name = "crowded",
+                 .advice = "processes poll that share their processors: leave "
+                           "pml_tm_wait at auto"},
+#define PML(name_) .name = #name_, .counter = &mca_pml_tm.counters.name_
+#define FAB(name_) .name = #name_, .counter = &fab_counters.name_
     [NO_GET] = {PML(pipeline_no_get)},
     [RING_FULL] = {FAB(shm_ring_full)},
     {PML(streamed)},
@@ -91,7 +93,7 @@ static const struct {
                                  "--mca pml_tm_verbose 1 says why (peers_moved)"},
 #undef PML
 #undef FAB
-    {"ranks"}, /* each has 1; travels last */
+    {.name = "ranks"}, /* each has 1; travels last */
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]), RANKS = ROWS - 1, WORDS = 2 * ROWS };
