@@ -170,8 +170,10 @@ bool fab_proc_is_gone(uint32_t pid, uint64_t start_time)
     if (fab_proc_has_no_pid(pid)) {
         return true;
     }
-    return read_stat(pid, &stat) &&
-           (stat.is_ended || (0 != start_time && stat.start_time != start_time));
+    if (!read_stat(pid, &stat)) {
+        return fab_proc_has_no_pid(pid); /* its parent may have waited for it meanwhile */
+    }
+    return stat.is_ended || (0 != start_time && stat.start_time != start_time);
 }
 
 int fab_host_ptrace_scope(void)

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 static int open_error; /* 0: none */
+static pid_t reaped;   /* a child that is waited for when its stat is opened; 0: none */
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -32,6 +33,10 @@ int __wrap_open(const char *path, int flags, ...)
     if (0 != open_error) {
         errno = open_error;
         return -1;
+    }
+    if (0 != reaped && NULL != strstr(path, "/stat")) {
+        (void) waitpid(reaped, NULL, 0);
+        reaped = 0;
     }
     return __real_open(path, flags);
 }
@@ -120,6 +125,20 @@ static void test_ends(void **state)
     assert_true(fab_proc_is_gone(id, began));
 }
 
+/* Its parent waits for it when kill() has found it, and /proc does not show it any more. */
+static void test_reaped(void **state)
+{
+    pid_t pid = start(false);
+    const uint64_t began = fab_proc_start_time((uint32_t) pid);
+
+    (void) state;
+    kill(pid, SIGKILL);
+    wait_for_zombie(pid);
+    reaped = pid;
+    assert_true(fab_proc_is_gone((uint32_t) pid, began));
+    assert_int_equal(reaped, 0);
+}
+
 static void test_first_thread_ended(void **state)
 {
     pid_t pid = start(true);
@@ -199,7 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),     cmocka_unit_test(test_first_thread_ended),
         cmocka_unit_test(test_hidden),   cmocka_unit_test(test_other_proc),
-        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_identity), cmocka_unit_test(test_reaped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
