@@ -16,8 +16,8 @@ tm_packages_test=(
     environment-modules gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
     libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin mandoc
     munge netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
-    python3-pyverbs qemu-user rdma-core rpm rsync shellcheck slurm-client slurmctld slurmd spin strace
-    systemtap-sdt-dev util-linux valgrind zsh
+    python3-pyverbs qemu-user rdma-core rpm rsync shellcheck slurm-client slurmctld slurmd spin
+    strace systemtap-sdt-dev util-linux valgrind zsh
 )
 
 # test/vm: emulated machines with a Soft-RoCE device.  Its tests are skipped without.

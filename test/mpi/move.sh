@@ -73,7 +73,7 @@ moved 2 1 OMPI_MCA_btl=self,fabric onesided
 # Two networks, between which no packet passes: none (a pattern that no rank has) lacks queue pairs.
 planes=(TMDEV_DEVICES=2 "TMDEV_PLANES=1,2" OMPI_MCA_pml_tm_verbs_timeout=8)
 by_other_ports 2 "${planes[@]}" hello
-require "No packet passes between tmdev0:1 here and its port (transport retry counter exceeded)"
+require "here and its port (transport retry counter exceeded)" # of whichever side asked first
 by_other_ports 3 "${planes[@]}" basic
 by_other_ports 2 "${planes[@]}" counters verbs_other_ports rma_bytes
 by_other_ports 4 "${planes[@]}" random "$(tm_seed 77)" "$(tm_seconds 3)"
@@ -85,7 +85,8 @@ moved 4 none "${planes[@]}" basic
 moved 4 none "${planes[@]}" random "$(tm_seed 76)" "$(tm_seconds 3)"
 moved 2 none "${planes[@]}" OMPI_MCA_btl=self,fabric onesided
 
-# A port fails in the middle of messages and READs: the job ends, and says why.
+# A port fails in the middle of messages and READs of the one pair that there is (a pair that was
+# not connected yet would rightly try the other port): the job ends, and says why.
 : >"$TM_WORK/out"
 head -c 256 /dev/zero >cuts
 {
@@ -93,13 +94,13 @@ head -c 256 /dev/zero >cuts
         ! grep -qs seed "$TM_WORK/out" || break # it has begun
         sleep 0.1
     done
-    sleep 0.3
+    sleep 1
     printf '\1' | dd of=cuts bs=1 seek=1 conv=notrunc status=none
 } &
 (
     # shellcheck disable=SC2030,SC2031 # each has a subshell of its own
     export TMDEV_FABRIC=$$.$RANDOM TMDEV_DEVICES=2 "TMDEV_CUT=$PWD/cuts"
-    ! tm_mpirun 3 --mca pml_tm_verbose 1 --mca pml_tm_verbs_timeout 8 --mca pml_tm_verbs_tm none \
+    ! tm_mpirun 2 --mca pml_tm_verbose 1 --mca pml_tm_verbs_timeout 8 --mca pml_tm_verbs_tm none \
         "$(tm_mpi_program random)" "$(tm_seed 78)" 60
 ) || fail "random does not end"
 wait
