@@ -78,6 +78,24 @@ bench_environment()
     fi
 }
 
+# bench_processor: the processor, and how many of them this process has.
+bench_processor()
+{
+    awk -F': *' -v n="$(nproc)" \
+        '/^model name/ { model = $2 } END { print (model != "" ? model : "processor unknown") ", " n " cores" }' \
+        /proc/cpuinfo
+}
+
+# bench_machine: the processor, its caches and the kernel, for the head of a table.
+bench_machine()
+{
+    echo "$(bench_processor), $(getconf -a | awk '
+        $1 ~ /^LEVEL(1_D|2_|3_)CACHE_SIZE$/ {
+            text = text "L" substr($1, 6, 1) " " $2 / 1024 " KiB, "
+        }
+        END { print text }')Linux $(uname -r)"
+}
+
 # bench_device NAME: tmdev: the verbs device in software stands in for libibverbs; empty: the
 # machine's devices are used.
 bench_device()

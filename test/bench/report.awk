@@ -8,8 +8,8 @@
 # A value is the median over the rounds of their medians, or with statistic=best the best over the
 # rounds of their best batches (memory: always the median). After it stands half the difference
 # between the largest and the smallest round, in percent of the median. The ratio is the subject's
-# value to the best of the other peers' values; "noise" stands there if the rounds of one of the two
-# differ by more than the value itself (±50 %).
+# value to the best of the other peers' values; "~" stands before it if the rounds of one of the two
+# differ by more than 20 % (±10 %), "noise" in its place if by more than the value itself (±50 %).
 
 BEGIN {
     FS = ","
@@ -17,7 +17,7 @@ BEGIN {
     describe("latency_us", "Latency: half the round trip, us", "bytes", "less")
     describe("bandwidth_mbs", "Bandwidth: one way, windows of 64, the same bytes again and again, 10^6 bytes/s", "bytes", "more")
     describe("rate_mmps", "Message rate: one way, windows of 64, 10^6 messages/s", "bytes", "more")
-    describe("written_us", "Data that is written before it is sent and read after it has come, us", "bytes", "less")
+    describe("written_us", "Data that is written before it is sent and read after it has come (-same: neither), us", "bytes", "less")
     describe("cold_us", "Cold: the first N messages of a process, by pattern and bytes, us in all", "N", "less")
     describe("regret_us", "Regret: 200 round trips and exchanges of each size, one after the other, us in all", "sizes", "less")
     describe("depth_us", "Matching depth: 8-byte ping-pong behind N others, half the round trip, us", "N", "less")
@@ -95,6 +95,7 @@ function summary(cell,    n, i, j, t, sorted, part)
     if (n > 1 && t > 0) {
         spread_of[cell] = sprintf(" ±%.0f%%", 50 * (sorted[n] - sorted[1]) / t)
         is_noise[cell] = sorted[n] - sorted[1] > t
+        is_rough[cell] = sorted[n] - sorted[1] > 0.2 * t
     }
     return t
 }
@@ -106,7 +107,7 @@ function number(v,    a)
     return sprintf(a >= 1000 ? "%.0f" : a >= 100 ? "%.1f" : a >= 10 ? "%.2f" : "%.3f", v)
 }
 
-# The subject against the best other, "noise", or nothing.
+# The subject against the best other, with "~" where that is rough, "noise", or nothing.
 function ratio(m, key,    i, v, best, best_cell)
 {
     if (metric_better[m] == "none" || !((key, subject) in value_of)) {
@@ -129,7 +130,8 @@ function ratio(m, key,    i, v, best, best_cell)
     if (is_noise[key, subject] || is_noise[best_cell]) {
         return "noise"
     }
-    return sprintf("%.2f", value_of[key, subject] / best)
+    return sprintf("%s%.2f", is_rough[key, subject] || is_rough[best_cell] ? "~" : "",
+        value_of[key, subject] / best)
 }
 
 # How many times the value of N = 0, or nothing.

@@ -34,7 +34,7 @@ report()
         tee known.txt
 }
 report
-grep -qE '^half +8 +2\.000 ±50% +5\.000 ±20% +9\.000 +0\.40$' known.txt ||
+grep -qE '^half +8 +2\.000 ±50% +5\.000 ±20% +9\.000 +~0\.40$' known.txt ||
     fail 'the table has not the medians, not the spread, or not the ratio'
 grep -qE '^window +64 +300\.0 +100\.0 +200\.0 +1\.50$' known.txt ||
     fail 'the best peer of a rate is not the largest'
@@ -100,6 +100,11 @@ awk -F, -v pml="$TM_TEST_PML" \
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
 grep -q '^pml_tm [0-9].* rounds, ' bench/heading.txt || fail 'what was measured is not said'
+grep -qE '^A cache line takes [0-9]+, later [0-9]+ ns' bench/heading.txt ||
+    fail 'the heading has not the time of a cache line'
+for pattern in pingpong exchange pingpong-same exchange-same; do
+    grep -q "^1,$TM_TEST_PML,written_us,$pattern,65536," bench/raw.csv || fail "no $pattern"
+done
 
 # ---- what is not part of it
 "${MPICC:-mpicc}" -O2 -Wall -Wextra -o beside "$TM_SRC/test/bench/beside.c"
@@ -116,6 +121,12 @@ done
 echo 'pml_tm_eager_limit = 4096' >>tuned.conf
 OMPI_MCA_mca_base_param_files=$PWD/tuned.conf ompi_info --parsable --param pml tm --level 9 |
     grep -q 'pml_tm_eager_limit:value:"\?4096' || fail 'Open MPI does not take the file'
+
+# ---- the machine, as a row of test/unit/machines.h: seven sizes, four kinds, two ways
+"$TM_SRC/test/bench/machine" --smoke >machine || fail 'test/bench/machine'
+tail -n 6 machine
+(($(tail -n 4 machine | tr -cs '0-9.' '\n' | grep -c .) == 56)) ||
+    fail 'test/bench/machine has not all times'
 
 for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"

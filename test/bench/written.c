@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages between ranks 0 and 1 as programs send them: each side writes all that it sends, from
- * what it has received, before each message.
+ * what it has received, before each message; and beside it as most benchmarks send them, the same
+ * bytes again and again, which may come from the receiver's own cache.
  *
  * Results: written_us PATTERN <bytes>, the time of an iteration with the writing and reading, which
  * costs what the messages left in the caches:
- *      pingpong   half a round trip by MPI_Send and MPI_Recv
- *      exchange   MPI_Irecv, MPI_Isend, MPI_Waitall by both
- *
- * A benchmark that sends the same bytes again and again does not see that: its messages come from
- * the receiver's own cache.
+ *      pingpong        half a round trip by MPI_Send and MPI_Recv
+ *      exchange        MPI_Irecv, MPI_Isend, MPI_Waitall by both
+ *      pingpong-same, exchange-same    nothing is written or read
  */
 #include "bench.h"
 
@@ -24,12 +23,13 @@ enum {
 typedef struct buffers {
     double *to;
     double *from;
-    int count; /* of each */
+    int count;       /* of each */
+    bool is_written; /* what is sent is new */
 } buffers_t;
 
 static void compute(const buffers_t *b)
 {
-    for (int i = 0; i < b->count; i++) {
+    for (int i = 0; b->is_written && i < b->count; i++) {
         b->to[i] = 0.5 * b->to[i] + b->from[i];
     }
 }
@@ -76,13 +76,16 @@ static double seconds(pattern_fn_t *pattern, int rank, const buffers_t *b, int i
     return (bench_now() - start) / iterations;
 }
 
-static void measure(const bench_options_t *opt, pattern_fn_t *pattern, const char *name, int rank,
+static void measure(const bench_options_t *opt, pattern_fn_t *pattern, bool is_written, int rank,
                     int size)
 {
+    static const char *const names[2][2] = {{"exchange-same", "exchange"},
+                                            {"pingpong-same", "pingpong"}};
     const int messages = pingpong == pattern ? 2 : 1;
     buffers_t b = {.to = bench_alloc((size_t) size),
                    .from = bench_alloc((size_t) size),
-                   .count = size / (int) sizeof(double)};
+                   .count = size / (int) sizeof(double),
+                   .is_written = is_written};
     double us[BENCH_MAX_BATCHES];
     int iterations;
 
@@ -93,7 +96,8 @@ static void measure(const bench_options_t *opt, pattern_fn_t *pattern, const cha
         us[i] = 1e6 * seconds(pattern, rank, &b, iterations) / messages;
     }
     if (0 == rank) {
-        bench_result_times("written_us", name, size, us, opt->batches);
+        bench_result_times("written_us", names[pingpong == pattern][is_written], size, us,
+                           opt->batches);
     }
     free(b.to);
     free(b.from);
@@ -108,8 +112,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     opt = bench_options(argc, argv, SIZES);
     for (int i = 0; i < opt.list.count && rank < 2; i++) {
-        measure(&opt, pingpong, "pingpong", rank, (int) opt.list.value[i]);
-        measure(&opt, exchange, "exchange", rank, (int) opt.list.value[i]);
+        for (int is_written = 1; is_written >= 0; is_written--) {
+            measure(&opt, pingpong, is_written, rank, (int) opt.list.value[i]);
+            measure(&opt, exchange, is_written, rank, (int) opt.list.value[i]);
+        }
     }
     MPI_Finalize();
     return 0;

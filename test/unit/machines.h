@@ -2,8 +2,8 @@
 /*
  * What long messages cost on some machines, pushed and pulled: us for 16, 32, 64, 128, 256, 512 KiB
  * and 1 MiB, each way for ping-pong of old data, ping-pong of new data (with the program's writing
- * and reading), exchanges of new data, and windows of old data.  A row more, and test_shm_ways.c
- * checks the choice on that machine, too.
+ * and reading), exchanges of new data, and windows of old data.  test/bench/machine prints such
+ * a row; with it here, test_shm_ways.c checks the choice on that machine, too.
  *
  * The Xeon and the last EPYC were measured with one way fixed (pml_tm_shm_cooperative always; none,
  * with pml_tm_stream_limit 0) by pingpong, written and bandwidth of test/bench.  Of the other EPYCs
@@ -36,3 +36,8 @@
       {{2.49, 4.02, 7.31, 13.9, 32, 63.3, 137}, {3.19, 14.3, 23, 43.9, 80.5, 159, 326}},
       {{2.89, 7.94, 13.3, 24.5, 47.4, 98, 212}, {3.3, 14.7, 24.4, 45.3, 86.9, 184, 352}},
       {{1.21, 3.38, 5.7, 9.41, 17, 32.7, 65.2}, {1.46, 4.16, 5.42, 7.84, 14.7, 25.9, 66.3}}}},
+    {"AMD EPYC (family 26), 2 cores, a line 239 ns",
+     {{{2.06, 2.91, 5.02, 9.42, 19.5, 38.5, 76.8}, {5.37, 7.31, 10.5, 17.2, 30.5, 57.2, 125}},
+      {{2.76, 4.36, 7.9, 15.2, 35.3, 68.4, 137}, {9.24, 12.9, 22.7, 41.9, 78.7, 158, 305}},
+      {{5.04, 8.9, 15.3, 29.2, 56, 100, 216}, {10.5, 16.1, 25.7, 48, 91.9, 187, 367}},
+      {{2.06, 3.58, 5.67, 9.32, 16.8, 32.6, 65.2}, {3.41, 4.29, 5.67, 8.2, 15.6, 28.3, 75.3}}}},
