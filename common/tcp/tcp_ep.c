@@ -316,6 +316,9 @@ void fab_tcp_ep_free(fab_tcp_ep_t *ep)
     if (FAB_TCP_UP == ep->state) {
         fab_tcp_ep_close(ep);
     }
+    if (ep == ep->dom->to_check) {
+        ep->dom->to_check = LIST_NEXT(ep, entry);
+    }
     LIST_REMOVE(ep, entry);
     free(ep);
 }

@@ -87,17 +87,21 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
     return n;
 }
 
-/* Is it time to see whether all peers answer?  Then do so. */
+/*
+ * Is it time to see whether all peers answer?  Then do so: FAB_TCP_CHECK_PEERS in a poll, since
+ * each takes a system call.
+ */
 static void check_peers(fab_tcp_domain_t *dom)
 {
     const uint64_t now = fab_now_us();
 
-    if (now < dom->next_check) {
-        return;
+    if (now >= dom->next_check && NULL == dom->to_check) {
+        dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_TCP_CHECKS;
+        dom->to_check = LIST_FIRST(&dom->eps);
     }
-    dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_TCP_CHECKS;
-    for (fab_tcp_ep_t *ep = LIST_FIRST(&dom->eps), *next; NULL != ep; ep = next) {
-        next = LIST_NEXT(ep, entry);
+    for (int i = 0; i < FAB_TCP_CHECK_PEERS && NULL != dom->to_check; i++) {
+        fab_tcp_ep_t *ep = dom->to_check;
+        dom->to_check = LIST_NEXT(ep, entry);
         if (FAB_TCP_UP == ep->state) {
             fab_tcp_links_check(ep);
             fab_tcp_stream_check(ep); /* ep may be gone */

@@ -54,6 +54,7 @@ enum {
     FAB_TCP_CREDIT = 262144,     /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,    /* polls of the hot connection per poll of all */
     FAB_TCP_CHECKS = 8,          /* of a peer that does not answer, in the time that it has */
+    FAB_TCP_CHECK_PEERS = 8,     /* that one poll looks at */
     FAB_TCP_MUTE_READS = 32,     /* reads of a hot connection after which epoll leaves it out */
     /* striped messages in a row that waited for the same link, which is not used after that */
     FAB_TCP_SLOW_MAX = 16,
@@ -223,23 +224,24 @@ struct fab_tcp_domain {
     uint64_t serial;     /* of this process's last HELLO */
 
     /* polling */
-    uint32_t pass;        /* progress calls */
-    bool is_standby;      /* other providers reach all of the job: processes may join it later */
-    uint32_t next_poll;   /* pass of the next poll */
-    uint64_t poll_by;     /* us: the time of the next poll, if it comes before that pass */
-    uint32_t empty_polls; /* in a row */
-    uint32_t events;      /* of this provider */
-    uint32_t others;      /* events of other providers, at the last poll */
-    uint32_t alone_polls; /* polls since that changed */
-    uint32_t polls;       /* since the last one of all connections */
-    uint32_t period;      /* polls of the hot connection per poll of all */
-    uint32_t num_up;      /* connections */
-    uint32_t alls;        /* polls of all */
-    uint64_t next_check;  /* us: of the peers */
-    int64_t budget;       /* bytes that may still be read in this poll */
-    int num_blocked;      /* connections whose is_blocked is set */
-    fab_tcp_ep_t *hot;    /* the connection that is polled by itself; NULL: none */
-    uint32_t hot_reads;   /* reads of it, as long as no other one became hot */
+    uint32_t pass;          /* progress calls */
+    bool is_standby;        /* other providers reach all of the job: processes may join it later */
+    uint32_t next_poll;     /* pass of the next poll */
+    uint64_t poll_by;       /* us: the time of the next poll, if it comes before that pass */
+    uint32_t empty_polls;   /* in a row */
+    uint32_t events;        /* of this provider */
+    uint32_t others;        /* events of other providers, at the last poll */
+    uint32_t alone_polls;   /* polls since that changed */
+    uint32_t polls;         /* since the last one of all connections */
+    uint32_t period;        /* polls of the hot connection per poll of all */
+    uint32_t num_up;        /* connections */
+    uint32_t alls;          /* polls of all */
+    uint64_t next_check;    /* us: of the peers */
+    fab_tcp_ep_t *to_check; /* the next of them; NULL: all were looked at */
+    int64_t budget;         /* bytes that may still be read in this poll */
+    int num_blocked;        /* connections whose is_blocked is set */
+    fab_tcp_ep_t *hot;      /* the connection that is polled by itself; NULL: none */
+    uint32_t hot_reads;     /* reads of it, as long as no other one became hot */
 
     fab_tcp_node_t *done; /* sends from memory to be completed, the last first */
 

@@ -8,6 +8,10 @@
 #include "test_fab_world.h"
 
 #include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "fabric/fab_core.h"
 #include "fabric/fab_wire.h"
@@ -95,6 +99,33 @@ static void test_known(void **state)
 
 /* ---- connected peers ---------------------------------------------------- */
 
+static int num_asked; /* connections that the kernel was asked about */
+
+/* In place of libc's. */
+int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+    num_asked += IPPROTO_TCP == level && TCP_INFO == name;
+    return (int) syscall(SYS_getsockopt, fd, level, name, value, len);
+}
+
+/* Whether all peers are there is asked a few at a time, and of each once. */
+static void check_all(world_t *world)
+{
+    fab_tcp_domain_t *dom = ((fab_tcp_ep_t *) world_peer(world, 1)->ep)->dom;
+
+    WORLD_UNTIL(NULL == dom->to_check);
+    num_asked = 0;
+    dom->next_check = 0;
+    for (int all = 0; all < world->size - 1;) {
+        int before = num_asked;
+        world_progress(world);
+        CHECK(num_asked - before <= FAB_TCP_CHECK_PEERS);
+        all = num_asked;
+    }
+    WORLD_UNTIL(NULL == dom->to_check);
+    CHECK(world->size - 1 == num_asked);
+}
+
 static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     (void) peer, (void) hdr, (void) data, (void) len;
@@ -124,6 +155,7 @@ static void connected_body(world_t *world)
                grown < kept ? grown : kept, sizeof(fab_tcp_ep_t));
         fflush(stdout);
         CHECK(grown < kept + (size_t) (world->size - 1) * CONNECTED_BYTES);
+        check_all(world);
     }
     world_barrier(world);
 }
