@@ -284,10 +284,21 @@ bool fab_sock_ip_is_link_local(const uint8_t *ip)
                                  : 0xfe == ip[0] && 0x80 == (ip[1] & 0xc0);
 }
 
-static fab_sock_net_t net_of(const struct ifaddrs *at)
+static bool is_loopback(const uint8_t *ip)
+{
+    static const uint8_t v6[16] = {[15] = 1};
+
+    return fab_sock_ip_is_v4(ip) ? 127 == ip[12] : 0 == memcmp(ip, v6, sizeof(v6));
+}
+
+/*
+ * Another address of the loopback interface is that of the host, which it has by all its networks,
+ * or one that several hosts have.
+ */
+static fab_sock_net_t net_of(const struct ifaddrs *at, const uint8_t *ip)
 {
     if (0 != (at->ifa_flags & IFF_LOOPBACK)) {
-        return FAB_SOCK_NET_LOOPBACK;
+        return is_loopback(ip) ? FAB_SOCK_NET_LOOPBACK : FAB_SOCK_NET_BRIDGE;
     }
     return is_bridge(at->ifa_name, at->ifa_flags) ? FAB_SOCK_NET_BRIDGE : FAB_SOCK_NET_PLAIN;
 }
@@ -379,7 +390,7 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
             if (!is_usable(at, include, exclude, ip)) {
                 continue;
             }
-            net = net_of(at);
+            net = net_of(at, ip);
             if (rank == 2 * kind_of(net, ip) + !fab_sock_ip_is_v4(ip)) {
                 out[num] = (fab_sock_ip_t){.prefix = (uint8_t) prefix_of(at->ifa_netmask),
                                            .net = (uint8_t) net,

@@ -355,11 +355,11 @@ static void test_own(void **state)
     for (int i = 1; i < all; i++) {
         assert_true(ips[i - 1].net <= ips[i].net);
     }
-    int lo = fab_sock_own_ips("lo", NULL, ips, FAB_SOCK_IPS);
+    int lo = fab_sock_own_ips("127.0.0.0/8,::1", NULL, ips, FAB_SOCK_IPS);
     for (int i = 0; i < lo; i++) {
         assert_int_equal(ips[i].net, FAB_SOCK_NET_LOOPBACK);
     }
-    assert_int_equal(fab_sock_own_ips("lo", "127.0.0.0/8,::1", ips, FAB_SOCK_IPS), 0);
+    assert_int_equal(fab_sock_own_ips("127.0.0.0/8,::1", "lo", ips, FAB_SOCK_IPS), 0);
     assert_int_equal(fab_sock_own_ips("no-such-if", NULL, ips, FAB_SOCK_IPS), 0);
 }
 

@@ -39,6 +39,9 @@ static uint32_t own_ip(uint32_t i)
     return htonl(127u << 24 | (1 + i) << 16 | host);
 }
 
+static bool is_on_lo; /* the addresses are these, of the loopback interface */
+static const uint32_t lo_ips[ADDRESSES] = {0x7f000001, 0x0a010203, 0x7f010001};
+
 /* In place of libc's. */
 int getifaddrs(struct ifaddrs **out)
 {
@@ -51,9 +54,12 @@ int getifaddrs(struct ifaddrs **out)
     for (uint32_t i = 0; i < ADDRESSES; i++) {
         ips[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = own_ip(i)};
         snprintf(names[i], sizeof(names[i]), "test%u", i % 10);
+        if (is_on_lo) {
+            ips[i].sin_addr.s_addr = htonl(lo_ips[i]);
+        }
         all[i] = (struct ifaddrs){.ifa_next = i + 1 < ADDRESSES ? &all[i + 1] : NULL,
                                   .ifa_name = names[i],
-                                  .ifa_flags = IFF_UP | IFF_RUNNING,
+                                  .ifa_flags = IFF_UP | IFF_RUNNING | (is_on_lo ? IFF_LOOPBACK : 0),
                                   .ifa_addr = (struct sockaddr *) &ips[i],
                                   .ifa_netmask = (struct sockaddr *) &mask};
     }
@@ -215,6 +221,20 @@ static void test_speeds(void **state)
     for (int i = 0; i < ADDRESSES; i++) {
         speeds[i] = usual;
     }
+}
+
+/* Where networks lead to the host, not to a card of it, its address is one of loopback. */
+static void test_on_lo(void **state)
+{
+    fab_sock_ip_t out[FAB_SOCK_IPS];
+
+    (void) state;
+    is_on_lo = true;
+    assert_int_equal(fab_sock_own_ips(NULL, NULL, out, FAB_SOCK_IPS), ADDRESSES);
+    is_on_lo = false;
+    assert_int_equal(out[0].ip[12], 10);
+    assert_int_equal(out[0].net, FAB_SOCK_NET_BRIDGE);
+    assert_int_equal(out[1].net, FAB_SOCK_NET_LOOPBACK);
 }
 
 /* ---- a stream of long messages, each with a short one behind it ----------- */
@@ -930,13 +950,14 @@ static void test_other_way(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_nets), cmocka_unit_test(test_speeds),
-        cmocka_unit_test(test_whole),      cmocka_unit_test(test_whole_threaded),
-        cmocka_unit_test(test_again),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_one_host),   cmocka_unit_test(test_lost_idle),
-        cmocka_unit_test(test_cut),        cmocka_unit_test(test_cut_often),
-        cmocka_unit_test(test_close),      cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_mad),        cmocka_unit_test(test_other_way),
+        cmocka_unit_test(test_other_nets),     cmocka_unit_test(test_speeds),
+        cmocka_unit_test(test_on_lo),          cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_whole_threaded), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_one_host),
+        cmocka_unit_test(test_lost_idle),      cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_often),      cmocka_unit_test(test_close),
+        cmocka_unit_test(test_leave),          cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_other_way),
     };
 
     if (argc > 1) {
