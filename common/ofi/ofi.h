@@ -253,7 +253,7 @@ void fab_ofi_recv_close(fab_ofi_domain_t *dom);
 const void *fab_ofi_recv_take_any(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
                                   const struct fi_cq_tagged_entry *entry);
 
-/* The same, inline for an aligned message that does not release the buffer. */
+/* The same, inline for an aligned message behind the others that does not release the buffer. */
 static inline const void *fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
                                             const struct fi_cq_tagged_entry *entry)
 {
@@ -262,12 +262,11 @@ static inline const void *fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_
 
     if (__builtin_expect(FI_RECV != (entry->flags & (FI_RECV | FI_MULTI_RECV)) ||
                              len - 1 >= recv->min_free || offset > recv->size - len ||
-                             0 != offset % FAB_OFI_ALIGN,
+                             offset != buf->high || 0 != offset % FAB_OFI_ALIGN,
                          0)) {
         return fab_ofi_recv_take_any(dom, buf, entry);
     }
-    buf->num_quiet = 0;
-    buf->high = offset + len > buf->high ? offset + len : buf->high;
+    buf->high += len;
     buf->filled += len;
     return entry->buf;
 }
@@ -275,10 +274,10 @@ static inline const void *fab_ofi_recv_take(fab_ofi_domain_t *dom, fab_ofi_rbuf_
 /* The entry was an error: the buffer takes no more, if flags say so. */
 void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t flags);
 /*
- * The completion queue was empty: post what is free again.  Returns libfabric's error if it refuses
- * the last of the buffers, else 0.
+ * After a poll: post what is free again.  NULL, or why there will be no buffers any more, and in
+ * *rc libfabric's error.
  */
-int fab_ofi_recv_quiet(fab_ofi_domain_t *dom);
+const char *fab_ofi_recv_again(fab_ofi_domain_t *dom, int *rc);
 
 /* ---- ofi_device.c: which of libfabric's offers (fi_info) this process uses ---- */
 

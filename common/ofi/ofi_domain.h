@@ -21,25 +21,28 @@ enum {
 
 typedef struct fab_ofi_rbuf {
     fab_ofi_ctx_t ctx;
-    unsigned char *data; /* 64-byte aligned */
+    unsigned char *data; /* the begin of a page */
     size_t high;         /* bytes up to the end of the message that lies last in it */
-    size_t filled;       /* bytes of all its messages so far */
+    size_t filled;       /* bytes of all its messages so far, and of gaps that hold none */
     bool is_posted;
-    bool is_refused;      /* by libfabric, which is not asked again */
-    bool is_released;     /* libfabric puts nothing more into it */
-    uint32_t num_quiet;   /* times that the queue was empty since then, or since the last message */
-    uint64_t released_at; /* us */
+    bool is_refused;  /* by libfabric, which is not asked again */
+    bool is_released; /* libfabric begins no more messages in it */
+    bool is_whole;    /* and said so with the message that lies last in it */
+    struct fab_ofi_rbuf *next;
 } fab_ofi_rbuf_t;
 
 typedef struct fab_ofi_rbufs {
-    fab_ofi_rbuf_t *bufs;
-    uint32_t num;
-    uint32_t num_idle; /* not posted, and to be posted */
+    fab_ofi_rbuf_t *bufs; /* all */
+    uint32_t num;         /* of them, but num_more */
+    uint32_t num_idle;    /* not posted, and to be posted when they are free */
     uint32_t num_refused;
-    size_t size;       /* bytes of each */
-    size_t min_free;   /* with less room than this left, libfabric releases a buffer */
-    uint64_t *aligned; /* for a message that is not */
-    bool has_gaps;     /* the provider leaves some between messages */
+    uint32_t num_more;    /* made because all others were aside */
+    size_t size;          /* bytes of each */
+    size_t min_free;      /* with less room than this left, libfabric releases a buffer */
+    uint64_t *aligned;    /* for a message that is not */
+    uint64_t aside_since; /* us: all are released, and none is free; 0: not so */
+    bool is_final;        /* the provider fills no buffer that it has released */
+    bool is_known;        /* one was found free: the provider leaves no gaps */
 } fab_ofi_rbufs_t;
 
 /* An entry of the table of sessions. */
@@ -98,7 +101,7 @@ struct fab_ofi_domain {
     fab_regs_t *regs;
     fab_ofi_exposed_list_t exposed; /* memory that any peer may reach */
     fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];
-    uint64_t flushed; /* what a read after writes reads, and nobody looks at */
+    uint64_t *flushed; /* what a read after writes reads, and nobody looks at */
 
     /* libfabric's objects */
     struct fi_info *info;

@@ -54,7 +54,7 @@ static fab_reg_t *get_reg(fab_ofi_domain_t *dom, const void *buf, size_t len, un
     fab_reg_t *reg;
 
     if (0 == len) { /* one byte, so that it has a key */
-        buf = &dom->flushed;
+        buf = dom->flushed;
         len = 1;
     }
     reg = fab_reg_ops->get(dom->regs, (void *) (uintptr_t) buf, len, wanted);

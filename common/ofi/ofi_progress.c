@@ -344,6 +344,16 @@ static __attribute__((noinline)) void housekeeping(fab_ofi_domain_t *dom)
     fab_ofi_alive_tick(dom);
 }
 
+static __attribute__((noinline)) void post_again(fab_ofi_domain_t *dom)
+{
+    int rc;
+    const char *why = fab_ofi_recv_again(dom, &rc);
+
+    if (NULL != why) {
+        domain_failed(dom, why, rc);
+    }
+}
+
 int fab_ofi_poll(void *domain)
 {
     fab_ofi_domain_t *dom = domain;
@@ -359,11 +369,8 @@ int fab_ofi_poll(void *domain)
         if (!TAILQ_EMPTY(&dom->due)) {
             fab_ofi_send_credits(dom);
         }
-    }
-    if (is_quiet && __builtin_expect(dom->recv.num_idle > 0, 0)) {
-        const int rc = fab_ofi_recv_quiet(dom);
-        if (0 != rc) {
-            domain_failed(dom, "takes no receive buffers", rc);
+        if (__builtin_expect(dom->recv.num_idle > 0, 0)) {
+            post_again(dom);
         }
     }
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {

@@ -2,17 +2,25 @@
 /*
  * Receive buffers: a few large ones, each filled by many messages of any peers (FI_MULTI_RECV).
  *
- * libfabric says with an entry of the completion queue that a buffer takes no more messages: with
- * that of its last message, with one of its own, or, some providers, before entries of messages in
- * it, which it may still be filling.  So a buffer is posted again only when its messages, which lie
- * one behind the other, are delivered up to where no other has room, and the queue was empty after
- * that.  If that does not come to pass within a second of polling, there are none under way:
- * the provider leaves gaps between messages, or released the buffer early.
+ * libfabric says with an entry of the completion queue that a buffer is released: with that of its
+ * last message, or with one of its own.  Some providers say so when the last message has begun, and
+ * go on filling those that began before it: net, tcp before 1.20, and ofi_rxm with messages that it
+ * fetches.  Therefore a released buffer is posted again only when nothing can be under way to it.
+ * Messages lie one behind the other.  So it must be full of messages that were delivered, without a
+ * gap, up to where no other has room, or up to one whose entry released the buffer.  No time proves
+ * that: a sender may stop inside a message for as long as it likes.
+ *
+ * opx keeps records of its own between messages, so its buffers have gaps.  It releases one by an
+ * entry of its own, and counts what is under way before it does.
+ *
+ * A buffer to which something is under way stays aside, for ever if its sender has died.  When all
+ * are aside, other memory is posted.
  */
 #include "ofi/ofi.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <rdma/fi_errno.h>
 
@@ -20,28 +28,50 @@
 #include "fabric/fab_params.h"
 
 enum {
-    FAB_OFI_SETTLE_US = 1000000, /* after which nothing is under way to a released buffer */
-    FAB_OFI_SETTLE_POLLS = 1000, /* if the queue was empty so often meanwhile */
+    FAB_OFI_ASIDE_US = 1000000, /* after which there is one more buffer, if all are aside */
+    FAB_OFI_ASIDE_MAX = 8,      /* so many more at most, if no buffer was ever found free */
 };
+
+/* Pages of their own, as those of ofi_pool.c.  NULL: there is not enough memory. */
+static unsigned char *pages(size_t size)
+{
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return MAP_FAILED == data ? NULL : data;
+}
+
+/* One more buffer, not posted yet. */
+static bool add(fab_ofi_rbufs_t *recv)
+{
+    fab_ofi_rbuf_t *buf = calloc(1, sizeof(*buf));
+    unsigned char *data = NULL != buf ? pages(recv->size) : NULL;
+
+    if (NULL == data) {
+        free(buf);
+        return false;
+    }
+    buf->ctx.kind = FAB_OFI_RECV;
+    buf->data = data;
+    buf->next = recv->bufs;
+    recv->bufs = buf;
+    recv->num_idle++;
+    return true;
+}
 
 const char *fab_ofi_recv_open(fab_ofi_domain_t *dom)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
-    unsigned char *data;
 
     recv->size = FAB_OFI_RECV_BYTES;
     recv->min_free = dom->eager_limit + sizeof(fab_ofi_hdr_t) + FAB_OFI_ALIGN;
-    recv->num = recv->num_idle = fab_limits.ofi_buffers;
-    recv->bufs = calloc(recv->num, sizeof(*recv->bufs));
+    recv->num = fab_limits.ofi_buffers;
+    recv->is_final = fab_ofi_is_provider(dom->info, "opx");
     recv->aligned = malloc(recv->min_free);
-    data = aligned_alloc(4096, recv->num * recv->size);
-    if (NULL == recv->bufs || NULL == recv->aligned || NULL == data) {
-        free(data);
-        return "There is not enough memory for receive buffers.";
-    }
+    dom->flushed = (uint64_t *) pages(sizeof(*dom->flushed));
     for (uint32_t i = 0; i < recv->num; i++) {
-        recv->bufs[i].ctx.kind = FAB_OFI_RECV;
-        recv->bufs[i].data = data + i * recv->size;
+        if (NULL == recv->aligned || NULL == dom->flushed || !add(recv)) {
+            return "There is not enough memory for receive buffers.";
+        }
     }
     return NULL;
 }
@@ -50,12 +80,17 @@ void fab_ofi_recv_close(fab_ofi_domain_t *dom)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
 
-    if (NULL != recv->bufs) {
-        free(recv->bufs[0].data);
+    while (NULL != recv->bufs) {
+        fab_ofi_rbuf_t *buf = recv->bufs;
+        recv->bufs = buf->next;
+        (void) munmap(buf->data, recv->size);
+        free(buf);
     }
-    free(recv->bufs);
+    if (NULL != dom->flushed) {
+        (void) munmap(dom->flushed, sizeof(*dom->flushed));
+        dom->flushed = NULL;
+    }
     free(recv->aligned);
-    recv->bufs = NULL;
     recv->aligned = NULL;
 }
 
@@ -69,8 +104,7 @@ static int post(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
 
     if (0 == rc) {
         buf->is_posted = true;
-        buf->is_released = false;
-        buf->num_quiet = 0;
+        buf->is_released = buf->is_whole = false;
         buf->high = buf->filled = 0;
         dom->recv.num_idle--;
     }
@@ -81,8 +115,8 @@ const char *fab_ofi_recv_post_all(fab_ofi_domain_t *dom)
 {
     int rc = 0;
 
-    for (uint32_t i = 0; i < dom->recv.num && 0 == rc; i++) {
-        rc = post(dom, &dom->recv.bufs[i]);
+    for (fab_ofi_rbuf_t *buf = dom->recv.bufs; NULL != buf && 0 == rc; buf = buf->next) {
+        rc = post(dom, buf);
     }
     if (0 == rc || -FI_EAGAIN == rc) {
         return NULL; /* the others later */
@@ -95,7 +129,6 @@ static void release(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf)
     if (buf->is_posted) {
         buf->is_posted = false;
         buf->is_released = true;
-        buf->released_at = fab_now_us();
         dom->recv.num_idle++;
     }
 }
@@ -110,16 +143,25 @@ const void *fab_ofi_recv_take_any(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf,
     if (0 != (entry->flags & FI_MULTI_RECV)) {
         release(dom, buf);
     }
-    buf->num_quiet = 0;
     if (NULL == at || 0 == entry->len || 0 == (entry->flags & FI_RECV)) {
         return NULL; /* it only says that the buffer is released */
     }
-    if (offset >= recv->size || entry->len > recv->size - offset || entry->len > recv->min_free) {
-        fab_counters.ofi_strays++; /* longer than anybody may send, or the provider is wrong */
+    if (offset >= recv->size || entry->len > recv->size - offset) {
+        fab_counters.ofi_strays++; /* the provider is wrong */
         return NULL;
     }
-    buf->high = offset + entry->len > buf->high ? offset + entry->len : buf->high;
+    if (offset > buf->high && offset - buf->high < sizeof(fab_ofi_hdr_t)) {
+        buf->filled += offset - buf->high; /* no message is so short */
+    }
+    if (offset + entry->len > buf->high) {
+        buf->high = offset + entry->len;
+        buf->is_whole = 0 != (entry->flags & FI_MULTI_RECV);
+    }
     buf->filled += entry->len;
+    if (entry->len > recv->min_free) {
+        fab_counters.ofi_strays++; /* longer than anybody may send */
+        return NULL;
+    }
     if (0 == (uintptr_t) at % FAB_OFI_ALIGN) {
         return at;
     }
@@ -135,20 +177,16 @@ void fab_ofi_recv_error(fab_ofi_domain_t *dom, fab_ofi_rbuf_t *buf, uint64_t fla
     }
 }
 
-/* Has all that is in the released buffer been delivered, as far as can be told? */
-static bool is_settled(fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf)
+/* Has all that libfabric put into the released buffer been delivered? */
+static bool is_free(fab_ofi_rbufs_t *recv, const fab_ofi_rbuf_t *buf)
 {
-    const bool is_dense = buf->filled == buf->high;
+    const bool is_full = buf->is_whole || recv->size - buf->high < recv->min_free;
 
-    if ((is_dense || recv->has_gaps) && buf->high + recv->min_free > recv->size) {
+    if (recv->is_final || (is_full && buf->filled == buf->high)) {
+        recv->is_known = true;
         return true;
     }
-    if (buf->num_quiet < FAB_OFI_SETTLE_POLLS ||
-        fab_now_us() - buf->released_at < FAB_OFI_SETTLE_US) {
-        return false;
-    }
-    recv->has_gaps = recv->has_gaps || !is_dense;
-    return true;
+    return false;
 }
 
 /* libfabric does not take it, for another reason than that it has no room now. */
@@ -164,24 +202,57 @@ static __attribute__((noinline)) void refused(fab_ofi_domain_t *dom, fab_ofi_rbu
             fi_strerror(-rc), recv->num - recv->num_refused, recv->num);
 }
 
-int fab_ofi_recv_quiet(fab_ofi_domain_t *dom)
+/*
+ * No buffer is posted, and none is free: something is under way to each, or has been lost.  The
+ * first is so for a moment where many peers send.
+ */
+static __attribute__((noinline)) const char *all_aside(fab_ofi_domain_t *dom, int *rc)
 {
     fab_ofi_rbufs_t *recv = &dom->recv;
-    int rc = 0;
+    const uint64_t now = fab_now_us();
 
-    for (uint32_t i = 0; i < recv->num; i++) {
-        fab_ofi_rbuf_t *buf = &recv->bufs[i];
-        if (buf->is_posted || buf->is_refused) {
-            continue;
-        }
-        buf->num_quiet++;
-        if (buf->is_released && !is_settled(recv, buf)) {
-            continue;
-        }
-        rc = post(dom, buf);
-        if (0 != rc && -FI_EAGAIN != rc) { /* else the next call tries again */
-            refused(dom, buf, rc);
-        }
+    if (0 == recv->aside_since) {
+        recv->aside_since = now;
     }
-    return recv->num == recv->num_refused ? rc : 0;
+    if (now - recv->aside_since < FAB_OFI_ASIDE_US) {
+        return NULL;
+    }
+    recv->aside_since = 0;
+    if (!recv->is_known && recv->num_more >= FAB_OFI_ASIDE_MAX) {
+        *rc = -FI_EOPNOTSUPP;
+        return "leaves gaps in receive buffers, so it is not known when one is free again; "
+               "pml_tm_ofi_provider can name another provider";
+    }
+    recv->num_more += add(recv);
+    fab_log(dom->fab, 1, "%s has released all receive buffers, and goes on filling them: one more",
+            dom->name);
+    return NULL;
+}
+
+const char *fab_ofi_recv_again(fab_ofi_domain_t *dom, int *rc)
+{
+    fab_ofi_rbufs_t *recv = &dom->recv;
+    bool has_any = false; /* posted, or to be posted by the next call */
+
+    *rc = 0;
+    for (fab_ofi_rbuf_t *buf = recv->bufs; NULL != buf; buf = buf->next) {
+        if (!buf->is_posted && !buf->is_refused && (!buf->is_released || is_free(recv, buf))) {
+            int error = post(dom, buf);
+            if (0 != error && -FI_EAGAIN != error) {
+                *rc = error;
+                refused(dom, buf, error);
+                continue;
+            }
+            has_any = true;
+        }
+        has_any = has_any || buf->is_posted;
+    }
+    if (has_any) {
+        recv->aside_since = 0;
+        return NULL;
+    }
+    if (recv->num_refused >= recv->num) {
+        return "takes no receive buffers";
+    }
+    return all_aside(dom, rc);
 }

@@ -115,7 +115,7 @@ static bool op_step(fab_ofi_op_t *op)
                        FAB_GET == rma->kind);
     } else {
         xfer->len = 1;
-        rc = hand_over(op, xfer, &op->dom->flushed, rma->remote + rma->len - 1, true);
+        rc = hand_over(op, xfer, op->dom->flushed, rma->remote + rma->len - 1, true);
     }
     if (0 != rc) {
         free(xfer);

@@ -31,8 +31,15 @@ OFIDEV_EXPORT int fi_open(uint32_t version, const char *name, void *attr, size_t
                           uint64_t flags, struct fid **fid, void *context);
 /* Notices of memory that is unmapped, so far. */
 OFIDEV_EXPORT unsigned ofidev_notified(void);
+/*
+ * The next message of so many bytes or more stops half way: it is not reported, and those behind
+ * it are, until all that have stopped go on (0).
+ */
+OFIDEV_EXPORT void ofidev_stop(size_t min_len);
+/* Messages that have stopped. */
+OFIDEV_EXPORT unsigned ofidev_stopped(void);
 
-enum { HELD_MAX = 65536, CONTEXT_MARK = 0x5a };
+enum { HELD_MAX = 65536, STOPPED_MAX = 4, CONTEXT_MARK = 0x5a };
 
 /* An entry that the caller has not been shown yet. */
 typedef struct held {
@@ -49,6 +56,7 @@ static struct {
     unsigned room;      /* operations under way at most; 0: no limit */
     unsigned swallow;   /* messages up to the one that is lost; 0: none is */
     unsigned refuse;    /* receive buffers up to the first that is refused; 0: none is */
+    unsigned early;     /* bytes of room with which a receive buffer is released too early */
     int release;        /* 0: with the last message, 1: an entry of its own, 2: anywhere */
     bool no_rma, mr_endpoint, context2, no_wait;
     uint64_t state; /* of the random numbers */
@@ -56,6 +64,9 @@ static struct {
 
 static held_t held[HELD_MAX];
 static size_t num_held;
+static struct fi_cq_tagged_entry stopped[STOPPED_MAX];
+static unsigned num_stopped;
+static size_t stop_len; /* 0: none is to stop */
 static unsigned under_way;
 static bool has_lost;
 
@@ -64,6 +75,7 @@ static struct fi_ops_fabric fabric_ops, *real_fabric;
 static struct fi_ops_domain domain_ops, *real_domain;
 static struct fi_ops_mr mr_ops, *real_mr;
 static struct fi_ops_msg msg_ops, *real_msg;
+static struct fi_ops_ep ep_ops, *real_ep;
 static struct fi_ops_rma rma_ops, *real_rma;
 static struct fi_ops_cq cq_ops, *real_cq;
 static struct fi_ops mr_fid_ops, *real_mr_fid;
@@ -91,6 +103,7 @@ static void read_settings(void)
     dev.room = setting("OFIDEV_ROOM");
     dev.swallow = setting("OFIDEV_SWALLOW");
     dev.refuse = setting("OFIDEV_REFUSE");
+    dev.early = setting("OFIDEV_EARLY");
     dev.release = (int) setting("OFIDEV_RELEASE");
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
     dev.mr_endpoint = 0 != setting("OFIDEV_MR_ENDPOINT");
@@ -204,6 +217,19 @@ static ssize_t dev_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uin
     return rc;
 }
 
+/* The room with which a buffer is released. */
+static int dev_setopt(struct fid *fid, int level, int name, const void *value, size_t len)
+{
+    size_t min;
+
+    if (FI_OPT_ENDPOINT != level || FI_OPT_MIN_MULTI_RECV != name) {
+        return real_ep->setopt(fid, level, name, value, len);
+    }
+    memcpy(&min, value, sizeof(min));
+    min += dev.early;
+    return real_ep->setopt(fid, level, name, &min, sizeof(min));
+}
+
 /* ---- the completion queue ------------------------------------------------ */
 
 static void hold(const struct fi_cq_tagged_entry *entry, unsigned wait)
@@ -214,6 +240,19 @@ static void hold(const struct fi_cq_tagged_entry *entry, unsigned wait)
     held[num_held++] = (held_t){.entry = *entry, .wait = wait};
 }
 
+void ofidev_stop(size_t min_len)
+{
+    stop_len = min_len;
+    while (0 == min_len && num_stopped > 0) {
+        hold(&stopped[--num_stopped], 0);
+    }
+}
+
+unsigned ofidev_stopped(void)
+{
+    return num_stopped;
+}
+
 /* Make of one entry those that the caller is to see, in their order. */
 static void take_entry(const struct fi_cq_tagged_entry *entry)
 {
@@ -222,6 +261,11 @@ static void take_entry(const struct fi_cq_tagged_entry *entry)
     const bool is_release = 0 != (entry->flags & FI_MULTI_RECV);
     const unsigned wait = dev.delay > 0 ? chance(dev.delay + 1) : 0;
 
+    if (is_message && stop_len > 0 && entry->len >= stop_len && num_stopped < STOPPED_MAX) {
+        stop_len = 0;
+        stopped[num_stopped++] = *entry;
+        return;
+    }
     message.flags &= ~FI_MULTI_RECV;
     release.flags = FI_MULTI_RECV;
     release.len = 0;
@@ -421,6 +465,10 @@ static int dev_endpoint(struct fid_domain *domain, struct fi_info *info, struct 
         msg_ops.inject = dev_inject;
         msg_ops.recvmsg = dev_recvmsg;
         (*ep)->msg = &msg_ops;
+        real_ep = (*ep)->ops;
+        ep_ops = *real_ep;
+        ep_ops.setopt = dev_setopt;
+        (*ep)->ops = &ep_ops;
         real_rma = (*ep)->rma;
         if (NULL != real_rma) {
             rma_ops = *real_rma;
