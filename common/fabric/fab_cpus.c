@@ -163,6 +163,16 @@ double fab_cpus(const char *root)
     return affinity > 0 && affinity < quota ? affinity : quota;
 }
 
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    return 0 == b ? a : gcd(b, a % b);
+}
+
+uint32_t fab_cpu_turn(uint32_t rank, uint32_t parts, uint32_t num)
+{
+    return (1 == gcd(parts, num) ? rank : rank + rank / parts) % num;
+}
+
 uint64_t fab_cpu_pause_ns(void)
 {
     enum { TIMES = 5, PAUSES = 64 };

@@ -22,6 +22,14 @@
  */
 FAB_EXPORT double fab_cpus(const char *root);
 
+/*
+ * Which of the num devices nearest the process its rank (on this host) uses.  The machine has so
+ * many equal parts (packages, say), and mpirun has placed ranks on them in turn, or filled one
+ * after the other: that is not known here.  Either way the ranks of each part are to use all of its
+ * devices: of two packages with two devices each, ranks 0, 2 and 4 must not all use the first.
+ */
+FAB_EXPORT uint32_t fab_cpu_turn(uint32_t rank, uint32_t parts, uint32_t num);
+
 /* One pass of a loop that waits for another processor. */
 static inline void fab_cpu_pause(void)
 {

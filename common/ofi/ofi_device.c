@@ -17,14 +17,16 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include "fabric/fab_cpus.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 
 /* Providers with hardware of their own, used where nothing is named. */
-static const char ofi_standard[] = "cxi,efa,opx,psm3,psm2";
+static const char ofi_standard[] = "cxi,efa,opx,psm2,psm3";
 
 enum { OFI_CHOICES = 64 };
 
@@ -70,6 +72,13 @@ static bool is_domain_wanted(const struct fi_info *info)
         return list_find(fab_params.ofi_if_include, name) >= 0;
     }
     return !is_set(fab_params.ofi_if_exclude) || list_find(fab_params.ofi_if_exclude, name) < 0;
+}
+
+/* psm3 offers all that has an IP address; where nothing is named, only Omni-Path is wanted. */
+static bool is_fit(const struct fi_info *info)
+{
+    return is_set(fab_params.ofi_provider) || !fab_ofi_is_provider(info, "psm3") ||
+           0 == strncmp(info->domain_attr->name, "hfi1", 4);
 }
 
 /* ---- what is asked for --------------------------------------------------- */
@@ -135,7 +144,12 @@ static void set_environment(const fab_t *fab)
     snprintf(num, sizeof(num), "%u", fab->config.num_procs > 0 ? fab->config.num_procs : 256);
     (void) setenv("FI_UNIVERSE_SIZE", num, 0);           /* sizes queues of utility providers */
     (void) setenv("FI_EFA_ENABLE_SHM_TRANSFER", "0", 0); /* shm has the processes of the host */
-    (void) setenv("FI_EFA_FORK_SAFE", "1", 0);
+    if (NULL == getenv("RDMAV_HUGEPAGES_SAFE")) {        /* with both, efa ends the process */
+        (void) setenv("FI_EFA_FORK_SAFE", "1", 0);
+    }
+    /* seconds for a peer that computes; then the process ends.  psm2 takes no more */
+    (void) setenv("FI_PSM2_CONN_TIMEOUT", "30", 0);
+    (void) setenv("FI_PSM3_CONN_TIMEOUT", "30", 0);
     (void) setenv("CXI_FORK_SAFE", "1", 0);
 }
 
@@ -189,18 +203,35 @@ static bool read_cpus(const struct fi_pci_attr *pci, cpu_set_t *cpus)
     return true;
 }
 
-/* May this process run on CPUs near the device only? */
-static bool is_near(const struct fi_info *info)
+/* The CPUs near the device, if this process may run on no others.  False: it may, or not known. */
+static bool near_cpus(const struct fi_info *info, cpu_set_t *near)
 {
     const struct fi_bus_attr *bus = NULL != info->nic ? info->nic->bus_attr : NULL;
-    cpu_set_t own, near, both;
+    cpu_set_t own, both;
 
-    if (NULL == bus || FI_BUS_PCI != bus->bus_type || !read_cpus(&bus->attr.pci, &near) ||
+    if (NULL == bus || FI_BUS_PCI != bus->bus_type || !read_cpus(&bus->attr.pci, near) ||
         0 != sched_getaffinity(0, sizeof(own), &own)) {
         return false;
     }
-    CPU_AND(&both, &own, &near);
+    CPU_AND(&both, &own, near);
     return CPU_EQUAL(&both, &own);
+}
+
+static bool is_near(const struct fi_info *info)
+{
+    cpu_set_t near;
+
+    return near_cpus(info, &near);
+}
+
+/* Parts of the machine that are like the one that is near to the device; 1: it is not near. */
+static uint32_t near_parts(const struct fi_info *info)
+{
+    const long all = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t near;
+
+    return near_cpus(info, &near) && all > CPU_COUNT(&near) ? (uint32_t) (all / CPU_COUNT(&near))
+                                                            : 1;
 }
 
 /* The lower the better; -1: not at all. */
@@ -209,7 +240,8 @@ static int offer_rank(const struct fi_info *info)
     const char *wanted = is_set(fab_params.ofi_provider) ? fab_params.ofi_provider : ofi_standard;
     int place = list_find(wanted, info->fabric_attr->prov_name);
 
-    if (place < 0 || !is_domain_wanted(info) || info->ep_attr->max_msg_size < FAB_OFI_EAGER_MIN) {
+    if (place < 0 || !is_domain_wanted(info) || !is_fit(info) ||
+        info->ep_attr->max_msg_size < FAB_OFI_EAGER_MIN) {
         return -1;
     }
     return place << 3 | is_loopback(info) << 2 | (FI_SOCKADDR_IN6 == info->addr_format) << 1 |
@@ -271,7 +303,8 @@ struct fi_info *fab_ofi_choose(fab_t *fab, const char **why)
         }
         int num = best_offers(offers, best);
         if (num > 0) {
-            chosen = fi_dupinfo(best[fab->config.local_rank % (uint32_t) num]);
+            chosen = fi_dupinfo(
+                best[fab_cpu_turn(fab->config.local_rank, near_parts(best[0]), (uint32_t) num)]);
         }
         fi_freeinfo(offers);
     }

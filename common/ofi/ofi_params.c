@@ -45,7 +45,7 @@ static const fab_param_t ofi_rows[] = {
         .is_valid = ofi_is_provider_list,
         .form = "none, or names of libfabric's providers with commas between and no spaces, the "
                 "preferred one first, e.g. cxi or tcp;ofi_rxm",
-        .empty_means = "cxi, efa, opx, psm3, psm2, where the host has such a device",
+        .empty_means = "cxi, efa, opx, psm2, psm3, where the host has such a device",
         .help = "Providers of libfabric that may be used between hosts. They go before verbs and "
                 "tcp.",
     },

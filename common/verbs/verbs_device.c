@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/fab_cpus.h"
 #include "fabric/fab_params.h"
 #include "verbs/verbs_cm.h"
 
@@ -357,22 +358,6 @@ static int order(const void *a, const void *b)
     return x->depth != y->depth ? y->depth - x->depth : 0 != names ? names : x->num - y->num;
 }
 
-static uint32_t gcd(uint32_t a, uint32_t b)
-{
-    return 0 == b ? a : gcd(b, a % b);
-}
-
-/*
- * Which of the num devices nearest the process its rank uses.  The machine has so many equal parts
- * (packages, say), and mpirun has placed ranks on them in turn, or filled one after the other: that
- * is not known here. Either way the ranks of each part are to use all of its devices: of two
- * packages with two devices each, ranks 0, 2 and 4 must not all use the first.
- */
-static uint32_t turn(uint32_t rank, uint32_t parts, uint32_t num)
-{
-    return (1 == gcd(parts, num) ? rank : rank + rank / parts) % num;
-}
-
 static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
 {
     int near = 0;
@@ -385,8 +370,8 @@ static const fab_verbs_port_t *nearest(fab_verbs_search_t *search)
     while (near < search->num_ports && search->ports[near].depth == search->ports[0].depth) {
         near++;
     }
-    return &search->ports[turn(search->dom->fab->config.local_rank, search->ports[0].parts,
-                               (uint32_t) near)];
+    return &search->ports[fab_cpu_turn(search->dom->fab->config.local_rank, search->ports[0].parts,
+                                       (uint32_t) near)];
 }
 
 /* Its place among the ports by name. */
