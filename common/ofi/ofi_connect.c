@@ -130,7 +130,8 @@ static const char *make_reachable(fab_ofi_ep_t *ep)
 static const char *session_begin(fab_ofi_ep_t *ep)
 {
     fab_ofi_domain_t *dom = ep->dom;
-    const char *why = make_reachable(ep);
+    const char *why = dom->is_dead ? fab_sentence(dom->fab, "%s has failed here.", dom->name)
+                                   : make_reachable(ep);
 
     if (NULL != why) {
         return why;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Provider ofi: libfabric refuses receive buffers.  It is said, the others are used, and without
- * any all peers fail: nobody waits for ever.
+ * any all peers fail, and others that come later, too: nobody waits.
  *
  * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120
  */
@@ -27,10 +27,10 @@ static void log_line(void *ctx, int level, const char *text)
     said += NULL != strstr(text, "refuses a receive buffer: Input/output error");
 }
 
-/* Rank 1 sends until its peer fails; rank 0 fills one buffer, then the other. */
+/* Rank 1 sends until its peer fails; rank 0 fills one buffer, then the other.  Rank 2 is late. */
 static void refused_body(world_t *world)
 {
-    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    fab_peer_t *peer = world_peer(world, 0 == world->rank ? 1 : 0), *late;
     static char data[FAB_OFI_EAGER_MAX];
 
     fab_set_handler(world->fab, AM_DATA, arrived, NULL);
@@ -43,18 +43,26 @@ static void refused_body(world_t *world)
         }
         return;
     }
+    if (2 == world->rank) {
+        WORLD_UNTIL(0 != world->shared->scratch[0]);
+        return;
+    }
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_COMM_FAILURE == world->failed_rc);
     CHECK(NULL != strstr(world->failed_why, "takes no receive buffers: Input/output error"));
     CHECK(got > FAB_OFI_RECV_BYTES && got < BUFFERS * FAB_OFI_RECV_BYTES);
     CHECK(BUFFERS == said && BUFFERS == fab_counters.ofi_errors);
+    late = world_peer(world, 2);
+    CHECK(OPAL_SUCCESS != fab_send(late, fab_hdr(AM_DATA, 0, 0), data, 8));
+    WORLD_UNTIL(2 == world->failures);
+    CHECK(late == world->failed && NULL != strstr(world->failed_why, "has failed here"));
     world->shared->scratch[0] = 1;
 }
 
 static void test_refused(void **state)
 {
     (void) state;
-    assert_int_equal(world_run(2, false, refused_body), 0);
+    assert_int_equal(world_run(3, false, refused_body), 0);
 }
 
 int main(void)
