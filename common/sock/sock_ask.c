@@ -179,7 +179,7 @@ static const char *hint_of(int error)
 {
     switch (error) {
     case ECONNREFUSED:
-        return ": has its process ended?";
+        return ": has its process ended, or does a firewall refuse connections to it?";
     case ETIMEDOUT:
         return ": is a firewall between, or did its process compute for all that time, with its "
                "queue of connections full (net.core.somaxconn)?";

@@ -101,6 +101,17 @@ void fab_sock_race_again(fab_sock_race_t *race, uint64_t now, unsigned jitter)
     begin_round(race, now + FAB_SOCK_PAUSE_US * (1 + jitter));
 }
 
+/* All have failed.  Is it certain by now that none will be reached? */
+static bool is_lost(fab_sock_race_t *race, uint64_t now)
+{
+    if (race->may_try_again) {
+        race->refused_until = 0;
+    } else if (0 == race->refused_until) {
+        race->refused_until = now + FAB_SOCK_REFUSED_US;
+    }
+    return now >= race->give_up || (0 != race->refused_until && now >= race->refused_until);
+}
+
 bool fab_sock_race_go_on(fab_sock_race_t *race, uint64_t now, unsigned jitter)
 {
     if (num_of(race, FAB_SOCK_RUN_WAITING) + num_of(race, FAB_SOCK_RUN_CONNECTING) > 0) {
@@ -112,7 +123,7 @@ bool fab_sock_race_go_on(fab_sock_race_t *race, uint64_t now, unsigned jitter)
         }
         return true;
     }
-    if (!race->may_try_again || now >= race->give_up) {
+    if (is_lost(race, now)) {
         return false;
     }
     begin_round(race, now + FAB_SOCK_PAUSE_US * (1 + jitter));

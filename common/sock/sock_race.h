@@ -14,8 +14,10 @@
  * listens there.  It stays in the race for ever, but after the limit of an attempt others are tried
  * beside it.
  *
- * When all have failed, the next round begins, until the time is up.  If all refused, nobody
- * listens: the race is lost at once.  It is never lost while an address is GREETED.
+ * When all have failed, the next round begins, until the time is up.  If all refused, round after
+ * round, for FAB_SOCK_REFUSED_US, nobody listens: the race is lost.  Not at once: a firewall may
+ * refuse in one direction what it lets pass in the other, and the peer may be about to ask.  The
+ * race is never lost while an address is GREETED.
  */
 #ifndef FAB_SOCK_RACE_H
 #define FAB_SOCK_RACE_H
@@ -23,11 +25,12 @@
 #include "sock/sock_ip.h"
 
 enum {
-    FAB_SOCK_HEAD_US = 250000,     /* start of the first address before the second */
-    FAB_SOCK_ATTEMPT_US = 5000000, /* limit of an attempt, or a quarter of all the time */
-    FAB_SOCK_PAUSE_US = 20000,     /* between rounds: this to eight times as much */
-    FAB_SOCK_AT_A_TIME = 2,        /* addresses that connect */
-    FAB_SOCK_LAME = 256,           /* addresses that are remembered, a power of two */
+    FAB_SOCK_HEAD_US = 250000,      /* start of the first address before the second */
+    FAB_SOCK_ATTEMPT_US = 5000000,  /* limit of an attempt, or a quarter of all the time */
+    FAB_SOCK_PAUSE_US = 20000,      /* between rounds: this to eight times as much */
+    FAB_SOCK_REFUSED_US = 10000000, /* until refusals alone mean that the process has ended */
+    FAB_SOCK_AT_A_TIME = 2,         /* addresses that connect */
+    FAB_SOCK_LAME = 256,            /* addresses that are remembered, a power of two */
 };
 
 typedef enum fab_sock_runner {
@@ -45,6 +48,7 @@ typedef struct fab_sock_race {
     uint64_t next_round;           /* us: nothing starts before */
     uint64_t timeout;              /* us: all the time */
     uint64_t give_up;              /* us: no round begins after */
+    uint64_t refused_until;        /* us: the same, as long as all refuse; 0: not all do */
 } fab_sock_race_t;
 
 void fab_sock_race_begin(fab_sock_race_t *race, int num, uint64_t now, uint64_t timeout_us);

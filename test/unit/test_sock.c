@@ -258,7 +258,7 @@ static void test_race(void **state)
     }
 }
 
-/* When all have failed, it begins again, until the time is up; if all refuse, it is lost. */
+/* When all have failed, it begins again, until the time is up. */
 static void test_race_lost(void **state)
 {
     fab_sock_race_t race;
@@ -285,11 +285,32 @@ static void test_race_lost(void **state)
     fab_sock_race_greeted(&race, 1, now);
     assert_true(fab_sock_race_go_on(&race, now, 0));
     fab_sock_race_failed(&race, 1, false);
-    assert_false(fab_sock_race_go_on(&race, now, 0));
+    assert_true(fab_sock_race_go_on(&race, now, 0));
+}
+
+/* All refuse: it is lost when they have done so for a while, unless one of them stops to. */
+static void test_race_refused(void **state)
+{
+    fab_sock_race_t race;
+    uint64_t now = 7, until = 7 + FAB_SOCK_REFUSED_US;
+
+    (void) state;
     fab_sock_race_begin(&race, 1, now, 60 * SECOND);
+    for (; now <= until; now += SECOND) {
+        assert_int_equal(fab_sock_race_next(&race, now), 0);
+        fab_sock_race_failed(&race, 0, false);
+        assert_int_equal(fab_sock_race_go_on(&race, now, 0), now < until);
+    }
+    fab_sock_race_begin(&race, 1, now, 60 * SECOND);
+    for (int i = 0; i < 40; i++, now += SECOND) {
+        assert_int_equal(fab_sock_race_next(&race, now), 0);
+        fab_sock_race_failed(&race, 0, 0 == i % 5); /* the host says nothing now and then */
+        assert_true(fab_sock_race_go_on(&race, now, 0));
+    }
+    fab_sock_race_begin(&race, 1, now, SECOND); /* all the time is less than that */
     assert_int_equal(fab_sock_race_next(&race, now), 0);
     fab_sock_race_failed(&race, 0, false);
-    assert_false(fab_sock_race_go_on(&race, now, 0));
+    assert_false(fab_sock_race_go_on(&race, now + SECOND, 0));
 }
 
 /* Addresses that led nowhere are tried last for a time. */
@@ -366,13 +387,13 @@ static void test_own(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256),     cmocka_unit_test(test_hmac),
-        cmocka_unit_test(test_seal),       cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_one_net),    cmocka_unit_test(test_own),
-        cmocka_unit_test(test_nets_first), cmocka_unit_test(test_link_local),
-        cmocka_unit_test(test_race),       cmocka_unit_test(test_race_lost),
-        cmocka_unit_test(test_lame),
+        cmocka_unit_test(test_sha256),       cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_seal),         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_one_net),      cmocka_unit_test(test_own),
+        cmocka_unit_test(test_nets_first),   cmocka_unit_test(test_link_local),
+        cmocka_unit_test(test_race),         cmocka_unit_test(test_race_lost),
+        cmocka_unit_test(test_race_refused), cmocka_unit_test(test_lame),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -161,20 +161,20 @@ static void test_other_addresses(void **state)
 }
 
 /*
- * Only the process with the greater name can connect: what the other tries accepts, and is silent.
- * The other has precedence, but as long as it could not say HELLO, it answers.
+ * Only the process with the greater name can connect: what the other tries accepts, and is silent,
+ * or refuses.  The other has precedence, but as long as it could not say HELLO, it answers.
  */
-static void one_way_body(world_t *world)
+static void one_way(world_t *world, bool refuses)
 {
     fab_tcp_addr_t *addr = &tcp_domain(world)->addr;
     uint64_t got = 0;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
-    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    CHECK(0 == bind(silent, (struct sockaddr *) &at, len) && 0 == listen(silent, 1) &&
-          0 == getsockname(silent, (struct sockaddr *) &at, &len));
+    CHECK(0 == bind(fd, (struct sockaddr *) &at, len) && (refuses || 0 == listen(fd, 1)) &&
+          0 == getsockname(fd, (struct sockaddr *) &at, &len));
     if (1 == world->rank) {
         memset(addr->ips, 0, sizeof(addr->ips));
         addr->num_ips = 1;
@@ -184,21 +184,34 @@ static void one_way_body(world_t *world)
     }
     world_barrier(world);
     if (0 == world->rank) {
+        const fab_sock_race_t *race;
         post(world, world_peer(world, 1));
-        WORLD_UNTIL(FAB_SOCK_RUN_GREETED == ep_of(world_peer(world, 1))->sock->race.runners[0]);
+        race = &ep_of(world_peer(world, 1))->sock->race;
+        WORLD_UNTIL(refuses ? 0 != race->refused_until : FAB_SOCK_RUN_GREETED == race->runners[0]);
     }
     world_barrier(world);
     post(world, world_peer(world, 1 - world->rank));
     WORLD_UNTIL((world->rank ? 2u : 1u) == got);
     CHECK(0 == world->failures);
-    close(silent);
+    close(fd);
     world_barrier(world);
+}
+
+static void one_way_silent_body(world_t *world)
+{
+    one_way(world, false);
+}
+
+static void one_way_refused_body(world_t *world)
+{
+    one_way(world, true);
 }
 
 static void test_one_way(void **state)
 {
     (void) state;
-    assert_int_equal(world_run(2, false, one_way_body), 0);
+    assert_int_equal(world_run(2, false, one_way_silent_body), 0);
+    assert_int_equal(world_run(2, false, one_way_refused_body), 0);
 }
 
 /* A process that dies fails at its peer, after all that it sent. */
