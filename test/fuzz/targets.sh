@@ -22,6 +22,8 @@ device=$(tm_build_tmdev)
 library_path=${LD_LIBRARY_PATH-}
 export LD_LIBRARY_PATH=$device${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ASAN_OPTIONS=detect_leaks=0
 seed=$(($(tm_seed 1) % 2147483647))
+tm_objects=$TM_WORK/objects # for tm_cc: six targets have nearly the same sources
+mkdir -p "$tm_objects"
 
 # fuzz NAME RUNS SOURCE...
 fuzz()

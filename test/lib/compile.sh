@@ -81,11 +81,12 @@ tm_binary()
 }
 
 # tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same
-# preprocessed source before, for whichever test; prints the object's name.  In one run of the tests
-# (tm_objects is a directory then) each source is preprocessed once for each command.
+# preprocessed source before, for whichever test; prints the object's name.  What -D and -I do is in
+# that source.  In one run of the tests (tm_objects is a directory then) each source is preprocessed
+# once for each command.
 tm_object()
 {
-    local source=$1 key object known=
+    local source=$1 key object argument known=
     shift
     if [[ -n ${tm_objects-} ]]; then
         key=$(sha1sum <<<"$source $*")
@@ -93,7 +94,9 @@ tm_object()
         [[ ! -s $known ]] || { cat "$known" && return; }
     fi
     key=$({
-        echo "$*"
+        for argument in "$@"; do
+            [[ $argument == -[DI]* ]] || echo "$argument"
+        done
         "$@" -E "$source"
     } | sha1sum) || return 1
     object=$TM_BIN/objects/${key%% *}.o
