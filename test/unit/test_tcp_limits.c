@@ -299,8 +299,8 @@ static void unwatched_body(world_t *world)
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
-    world_barrier(world);
     failing_adds = 2; /* of rank 0: attempts to connect; of rank 1: connections accepted */
+    world_barrier(world);
     if (0 == world->rank) {
         post(world, peer);
     }
