@@ -63,6 +63,9 @@ common_tm_sources = \
 	common/ofi/ofi_params.c \
 	common/ofi/ofi_wire.h \
 	common/self/self_domain.c \
+	common/session/session.c \
+	common/session/session.h \
+	common/session/session_wire.h \
 	common/shm/shm.h \
 	common/shm/shm_access.c \
 	common/shm/shm_connect.c \
