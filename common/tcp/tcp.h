@@ -81,8 +81,8 @@ int fab_tcp_stream_send_from(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, si
 /* One part of the send is done; with the last, the send is. */
 void fab_tcp_stream_part_done(fab_tcp_domain_t *dom, fab_out_t *out, int status);
 
-/* Queue one of the provider's own messages, after which nothing is sent on this connection. */
-void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id);
+/* Queue BYE, after which nothing is sent on this connection. */
+void fab_tcp_stream_bye(fab_tcp_ep_t *ep, fab_ses_bye_t bye);
 
 /*
  * Tell the peer how much was read, or which pieces came by this link; if that cannot be now, once
@@ -209,9 +209,6 @@ void fab_tcp_links_reap(fab_tcp_domain_t *dom);
 /* NULL: no memory. */
 fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr);
 
-/* Give up the peer's HELLO that is parked here. */
-void fab_tcp_ep_unpark(fab_tcp_ep_t *ep);
-
 /* Close the connection, and all links. */
 void fab_tcp_ep_close(fab_tcp_ep_t *ep);
 
@@ -238,10 +235,9 @@ void fab_tcp_forget_all(fab_tcp_domain_t *dom);
 /* The peer's endpoint, made if there is none yet.  NULL: no memory. */
 fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
 
-/* ---- tcp_connect.c: connection set-up, and what an end leads to ---- */
+/* ---- tcp_connect.c: its sessions, and what an end leads to ---- */
 
-/* Connect to the peer. */
-void fab_tcp_connect(fab_tcp_ep_t *ep);
+extern const fab_ses_ops_t fab_tcp_ses_ops;
 
 /* If both directions have ended, close it; ep may be gone then. */
 void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep);

@@ -1,25 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: which side connects, which accepts, and what happens when both connect; and
- * what an end leads to.
+ * Sessions over TCP: what the state machine of session.h has this provider do, and what the sockets
+ * tell it.
  *
- *      IDLE ──first send──> ASKING ──WELCOME──> UP
- *        └──HELLO of the peer──┴────────────────^
- *
- * If the HELLOs of both cross, that of the process with the smaller name has precedence.  It parks
- * the other's HELLO.  The other answers the HELLO that it gets and gives up its own attempt.  If
- * the attempt of the process with precedence fails, it answers the parked HELLO.  As long as it has
- * not sent its own, nothing crosses, and it answers at once: perhaps only the other can connect.
- *
- * A HELLO that arrives while there is a connection is from a peer that has ended that connection:
- * it is parked until the end has arrived here as well. A HELLO that was
- * sent before the current connection was made is ignored; its serial number shows this.
+ * The connection by which HELLO came is the session's path (FAB_SES_FIFO): it is up when WELCOME is
+ * sent, or comes.  Each side shuts its direction down behind BYE; the session is over when both
+ * have ended.  Any other end is a failure of the peer, or of a connection that nobody used.
  *
  * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only
  * while the connection is up.
- *
- * The end.  Each side's last message is CLOSE, LEAVE or REFUSE, after which it shuts its direction
- * down; the socket is closed when both are.  Any other end is a failure of the peer.
  */
 #include "tcp/tcp.h"
 
@@ -28,25 +17,173 @@
 
 #include "fabric/fab_params.h"
 
-/* ---- connecting ------------------------------------------------------------- */
-
-static fab_tcp_frame_t frame_of(const fab_tcp_ep_t *ep, fab_tcp_kind_t kind)
+static fab_tcp_ep_t *ep_of(fab_ses_t *ses)
 {
-    return (fab_tcp_frame_t){.kind = kind, .serial = ep->serial, .addr = ep->dom->addr};
+    return ses->peer->ep;
 }
 
-static fab_sock_t *ask(fab_tcp_ep_t *ep)
+/* ---- what a session needs --------------------------------------------------- */
+
+static const char *ses_ask(fab_ses_t *ses)
 {
+    fab_tcp_ep_t *ep = ep_of(ses);
     fab_tcp_domain_t *dom = ep->dom;
+    const fab_tcp_frame_t hello = {.msg = {.kind = FAB_SES_HELLO}, .addr = dom->addr};
     fab_sock_ip_t ips[FAB_SOCK_IPS];
-    fab_tcp_frame_t hello;
     int num;
 
-    hello = frame_of(ep, FAB_TCP_HELLO);
     memcpy(ips, ep->addr.ips, sizeof(ips));
     num = fab_sock_sort_ips(dom->addr.ips, dom->addr.num_ips, ep->is_local, ips, ep->addr.num_ips);
-    return fab_sock_connect(dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, &hello);
+    ep->sock = fab_sock_connect(dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, &hello);
+    if (NULL == ep->sock) {
+        return "There is not enough memory here for a connection to it.";
+    }
+    ep->state = FAB_TCP_ASKING;
+    fab_tcp_expect(dom);
+    return NULL;
 }
+
+static void ses_cancel(fab_ses_t *ses)
+{
+    fab_tcp_stream_cancel(ep_of(ses));
+}
+
+/* The socket is the connection. */
+static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
+{
+    fab_sock_sealed_t left;
+    size_t left_len;
+    int fd = fab_sock_take(sock, &left, &left_len);
+
+    fab_tcp_stream_open(ep, fd, &left, left_len);
+}
+
+static const char *ses_answer(fab_ses_t *ses, void *via, const fab_ses_msg_t *msg)
+{
+    fab_tcp_ep_t *ep = ep_of(ses);
+    const fab_tcp_frame_t welcome = {.msg = *msg, .addr = ep->dom->addr};
+
+    fab_sock_send(via, &welcome);
+    connected(ep, via);
+    return NULL;
+}
+
+static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
+{
+    fab_tcp_ep_t *ep = ep_of(ses);
+    fab_sock_t *sock = ep->sock;
+
+    (void) welcome;
+    ep->sock = NULL;
+    connected(ep, sock);
+    return NULL;
+}
+
+static void ses_refuse(fab_ses_domain_t *ses_dom, void *via, const fab_ses_msg_t *msg)
+{
+    fab_sock_t *sock = via;
+    const fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
+    const fab_tcp_frame_t frame = {.msg = *msg, .addr = dom->addr};
+
+    (void) ses_dom;
+    fab_counters.refused++;
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
+}
+
+static void ses_refuse_peer(fab_ses_t *ses, const fab_ses_msg_t *msg)
+{
+    (void) ses, (void) msg; /* whose connection is closed hears it */
+}
+
+static const fab_ses_msg_t *ses_hello(const void *via)
+{
+    return &((const fab_tcp_frame_t *) (const void *) ((const fab_sock_t *) via)->frame)->msg;
+}
+
+static bool ses_is_open(const void *via)
+{
+    return fab_sock_is_open(via);
+}
+
+static void ses_free_via(void *via)
+{
+    fab_counters.crossed++;
+    fab_sock_release(via);
+}
+
+static void ses_again(void *via)
+{
+    fab_sock_t *sock = via;
+
+    sock->owner = NULL;
+    fab_sock_defer(sock);
+}
+
+static void ses_up(fab_ses_t *ses, bool has_asked)
+{
+    (void) ses, (void) has_asked;
+}
+
+static void ses_bye(fab_ses_t *ses, fab_ses_bye_t bye)
+{
+    fab_tcp_stream_bye(ep_of(ses), bye);
+}
+
+static void ses_credit(fab_ses_t *ses)
+{
+    fab_tcp_stream_give_credit(ep_of(ses));
+}
+
+static void ses_close(fab_ses_t *ses, bool lingers)
+{
+    fab_tcp_ep_t *ep = ep_of(ses);
+
+    (void) lingers; /* what was sent is in the kernel, or the connection has failed */
+    if (FAB_TCP_UP == ep->state) {
+        fab_tcp_ep_close(ep);
+    }
+}
+
+static void ses_gone(fab_ses_t *ses)
+{
+    fab_tcp_ep_finish(ep_of(ses));
+}
+
+static bool ses_is_idle(const fab_ses_t *ses)
+{
+    const fab_tcp_ep_t *ep = ses->peer->ep;
+
+    return NULL == ses->peer->pending && NULL == ep->out && NULL == ep->links;
+}
+
+static bool ses_is_drained(const fab_ses_t *ses)
+{
+    return ((const fab_tcp_ep_t *) ses->peer->ep)->is_eof;
+}
+
+const fab_ses_ops_t fab_tcp_ses_ops = {
+    .shape = FAB_SES_VIA | FAB_SES_FIFO,
+    .ask = ses_ask,
+    .cancel = ses_cancel,
+    .answer = ses_answer,
+    .accept = ses_accept,
+    .refuse = ses_refuse,
+    .refuse_peer = ses_refuse_peer,
+    .hello = ses_hello,
+    .is_open = ses_is_open,
+    .free_via = ses_free_via,
+    .again = ses_again,
+    .up = ses_up,
+    .bye = ses_bye,
+    .credit = ses_credit,
+    .close = ses_close,
+    .gone = ses_gone,
+    .is_idle = ses_is_idle,
+    .is_drained = ses_is_drained,
+};
+
+/* ---- HELLO ------------------------------------------------------------------- */
 
 /*
  * HELLO is about to be sent, perhaps again: each has a number of its own, since the peer may have
@@ -58,7 +195,7 @@ void fab_tcp_on_proven(fab_sock_t *sock, void *bytes)
     fab_tcp_ep_t *ep = sock->owner;
 
     if (NULL == ep->main) {
-        hello->serial = ep->serial = ++ep->dom->serial;
+        fab_ses_stamp(&ep->ses, &hello->msg);
     }
 }
 
@@ -75,73 +212,12 @@ bool fab_tcp_is_alive(const fab_sock_t *sock)
     return false;
 }
 
-void fab_tcp_connect(fab_tcp_ep_t *ep)
-{
-    ep->sock = ask(ep);
-    if (NULL == ep->sock) {
-        fab_peer_fail(ep->peer, OPAL_ERR_OUT_OF_RESOURCE,
-                      "There is not enough memory here for a connection to it.");
-        return;
-    }
-    ep->state = FAB_TCP_ASKING;
-    fab_tcp_expect(ep->dom);
-}
-
-/* The socket is the connection. */
-static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
-{
-    fab_sock_sealed_t left;
-    size_t left_len;
-    int fd = fab_sock_take(sock, &left, &left_len);
-
-    fab_tcp_stream_open(ep, fd, &left, left_len);
-    if (FAB_PEER_CLOSED == ep->peer->state) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
-    }
-}
-
-/* ---- accepting ----------------------------------------------------------- */
-
 static void refuse(fab_sock_t *sock)
 {
-    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
-    fab_tcp_frame_t frame = {.kind = FAB_TCP_REFUSE, .addr = dom->addr};
+    const fab_ses_msg_t msg = {
+        .kind = FAB_SES_REFUSE, .reason = FAB_SES_REASON_PEER, .serial = ses_hello(sock)->serial};
 
-    fab_counters.refused++;
-    fab_sock_send(sock, &frame);
-    fab_sock_release(sock);
-}
-
-static void answer(fab_tcp_ep_t *ep, fab_sock_t *sock)
-{
-    const fab_tcp_frame_t *hello = (const fab_tcp_frame_t *) sock->frame;
-    fab_tcp_frame_t welcome;
-
-    fab_tcp_stream_cancel(ep);
-    ep->peer_void = hello->serial;
-    welcome = frame_of(ep, FAB_TCP_WELCOME);
-    fab_sock_send(sock, &welcome);
-    connected(ep, sock);
-}
-
-static void park(fab_tcp_ep_t *ep, fab_sock_t *sock)
-{
-    fab_tcp_ep_unpark(ep);
-    ep->parked = sock;
-    sock->owner = ep;
-}
-
-/* The connection has ended: answer the parked HELLO, if there is one. */
-static void again(fab_tcp_ep_t *ep)
-{
-    fab_sock_t *parked = ep->parked;
-
-    ep->parked = NULL;
-    if (NULL != parked) {
-        answer(ep, parked);
-    } else if (FAB_PEER_CLOSED == ep->peer->state) {
-        fab_tcp_ep_finish(ep);
-    }
+    ses_refuse(NULL, sock, &msg);
 }
 
 /* The endpoint of the process that connects.  NULL: it is refused. */
@@ -161,31 +237,27 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
         return NULL;
     }
     ep = fab_tcp_ep_of(peer);
-    return NULL != ep && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) && !ep->has_left
-               ? ep
-               : NULL;
+    return NULL != ep && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) ? ep : NULL;
 }
 
 /* The peer asks for a link beside the connection that is up. */
-static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
+static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tcp_ep_t *ep)
 {
-    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
-    bool is_later;
-    fab_tcp_ep_t *ep = asker(dom, sock, hello, &is_later);
     fab_tcp_ep_t *link = NULL;
     fab_sock_sealed_t left;
-    fab_tcp_frame_t welcome;
     size_t left_len;
 
-    if (NULL != ep && FAB_TCP_UP == ep->state && hello->serial == ep->peer_void) {
+    if (NULL != ep && FAB_TCP_UP == ep->state && hello->msg.serial == ep->ses.asked) {
         link = fab_tcp_link_accept(ep, hello->link);
     }
     if (NULL == link) {
         refuse(sock);
         return;
     }
-    welcome = frame_of(ep, FAB_TCP_WELCOME);
-    welcome.serial = ep->links->got[link->link];
+    const fab_tcp_frame_t welcome = {.msg = {.kind = FAB_SES_WELCOME,
+                                             .serial = hello->msg.serial,
+                                             .other = ep->links->got[link->link]},
+                                     .addr = ep->dom->addr};
     fab_sock_send(sock, &welcome);
     int fd = fab_sock_take(sock, &left, &left_len);
     fab_tcp_link_open(link, fd, &left, left_len);
@@ -193,35 +265,23 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 {
-    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
     bool is_later;
     fab_tcp_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
-        fab_counters.crossed++; /* it has an answer by now, or wants none any more */
-        fab_sock_release(sock);
+        ses_free_via(sock); /* it has an answer by now, or wants none any more */
         return;
     }
+    ep = asker(fab_sock_set_dom(sock->set), sock, hello, &is_later);
     if (0 != hello->link) {
-        on_link_hello(sock, hello);
-        return;
-    }
-    ep = asker(dom, sock, hello, &is_later);
-    if (is_later) {
+        on_link_hello(sock, hello, ep);
+    } else if (is_later) {
         fab_sock_defer(sock);
-    } else if (NULL == ep) {
+    } else if (NULL == ep || !fab_ses_msg_is_sound(&hello->msg)) {
         refuse(sock);
-    } else if (hello->serial <= ep->peer_void) {
-        fab_counters.crossed++;
-        fab_sock_release(sock);
-    } else if (FAB_TCP_UP == ep->state) {
-        park(ep, sock);
-    } else if (FAB_TCP_ASKING == ep->state && ep->sock->has_sent &&
-               ep->peer->name > dom->fab->config.name) {
-        fab_counters.crossed++;
-        park(ep, sock);
     } else {
-        answer(ep, sock);
+        sock->owner = ep; /* if it is parked */
+        fab_ses_on_hello(&ep->ses, sock);
     }
 }
 
@@ -230,31 +290,31 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep)
 {
     if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut && NULL == ep->main) {
-        fab_tcp_ep_close(ep);
-        again(ep);
+        fab_ses_path_ended(&ep->ses);
     }
 }
 
 /* Nothing comes any more by the connection: error is errno, or 0 at the end of the stream. */
 static void ep_ended(fab_tcp_ep_t *ep, int error)
 {
+    fab_ses_t *ses = &ep->ses;
     char why[256];
 
-    if (ep->is_end_come || !ep->is_used) {
-        /* an unused connection is one that the peer requested and did not need */
-        ep->is_eof = true;
-        ep->is_shut = ep->is_shut || 0 != error || !ep->is_used;
-        fab_tcp_watch(ep);
+    ep->is_eof = true;
+    fab_tcp_watch(ep);
+    if (FAB_SES_BYE_NONE != ses->peer_bye) {
+        ep->is_shut = ep->is_shut || 0 != error;
         fab_tcp_connect_end_if_done(ep);
         return;
     }
-    ep->is_eof = true;
-    fab_tcp_watch(ep);
-    fab_counters.tcp_peers_lost++;
-    error = 0 != ep->error ? ep->error : error;
+    fab_counters.tcp_peers_lost += ses->is_used && !ses->is_closed;
+    if (ses->is_broken) {
+        fab_ses_drained(ses);
+        return;
+    }
     snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
              0 != error ? strerror(error) : "closed by its host; its process has probably ended");
-    fab_peer_fail(ep->peer, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
+    fab_ses_path_broke(ses, 0 != error ? OPAL_ERR_UNREACH : OPAL_ERR_PROC_ABORTED, why);
 }
 
 void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error)
@@ -268,37 +328,20 @@ void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error)
 
 /* ---- answers ------------------------------------------------------------ */
 
-static void on_welcome(fab_tcp_ep_t *ep, const fab_tcp_frame_t *welcome)
+static void on_link_answer(fab_tcp_ep_t *link, const fab_ses_msg_t *msg)
 {
-    fab_sock_t *sock = ep->sock;
+    fab_sock_t *sock = link->sock;
+    fab_sock_sealed_t left;
+    size_t left_len; /* 0: the answer to all that was written is here */
 
-    ep->sock = NULL;
-    if (NULL != ep->main) {
-        fab_sock_sealed_t left;
-        size_t left_len; /* 0: the answer to all that was written is here */
-        int fd = fab_sock_take(sock, &left, &left_len);
-        fab_tcp_link_open(ep, fd, &left, left_len);
-        fab_tcp_link_go_on(ep, welcome->serial);
+    if (FAB_SES_REFUSE == msg->kind) {
+        fab_tcp_link_refused(link);
         return;
     }
-    ep->peer_void = welcome->serial;
-    fab_tcp_ep_unpark(ep);
-    connected(ep, sock);
-}
-
-/* The attempt has failed. */
-static void not_connected(fab_tcp_ep_t *ep, const char *why)
-{
-    if (NULL != ep->main) {
-        fab_tcp_link_refused(ep);
-        return;
-    }
-    fab_tcp_stream_cancel(ep);
-    if (NULL != ep->parked || FAB_PEER_CLOSED == ep->peer->state) {
-        again(ep);
-    } else {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, why);
-    }
+    link->sock = NULL;
+    int fd = fab_sock_take(sock, &left, &left_len);
+    fab_tcp_link_open(link, fd, &left, left_len);
+    fab_tcp_link_go_on(link, msg->other);
 }
 
 void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
@@ -308,14 +351,15 @@ void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
 
     memcpy(&frame, bytes, sizeof(frame));
     bool is_answer = NULL != ep && ep->sock == sock &&
-                     0 == memcmp(&frame.addr, &ep->addr, sizeof(ep->addr));
-    if (NULL == ep && !sock->is_asking && FAB_TCP_HELLO == frame.kind) {
+                     0 == memcmp(&frame.addr, &ep->addr, sizeof(ep->addr)) &&
+                     (FAB_SES_WELCOME == frame.msg.kind || FAB_SES_REFUSE == frame.msg.kind);
+    if (NULL == ep && !sock->is_asking && FAB_SES_HELLO == frame.msg.kind) {
         on_hello(sock, &frame);
-    } else if (is_answer && FAB_TCP_WELCOME == frame.kind) {
-        on_welcome(ep, &frame);
-    } else if (is_answer && FAB_TCP_REFUSE == frame.kind) {
-        not_connected(ep, "It refused the connection: this process has failed for it, or it "
-                          "reaches this process in another way.");
+    } else if (is_answer && NULL != ep->main) {
+        on_link_answer(ep, &frame.msg);
+    } else if (is_answer && frame.msg.serial == ep->ses.serial &&
+               fab_ses_msg_is_sound(&frame.msg)) {
+        fab_ses_on_answer(&ep->ses, &frame.msg);
     } else {
         fab_counters.bad_messages++;
         fab_sock_reject(sock);
@@ -337,12 +381,13 @@ void fab_tcp_on_broken(fab_sock_t *sock, const char *why)
 {
     fab_tcp_ep_t *ep = sock->owner;
 
-    if (NULL != ep && ep->sock == sock) {
-        not_connected(ep, with_left_out(ep, why)); /* releases it */
-        return;
+    if (NULL != ep && ep->sock == sock && NULL != ep->main) {
+        fab_tcp_link_refused(ep);
+    } else if (NULL != ep && ep->sock == sock) {
+        fab_ses_via_broke(&ep->ses, with_left_out(ep, why)); /* releases it */
+    } else if (NULL != ep && ep->ses.parked == sock) {
+        fab_ses_parked_broke(&ep->ses); /* likewise */
+    } else {
+        fab_sock_release(sock);
     }
-    if (NULL != ep && ep->parked == sock) {
-        ep->parked = NULL;
-    }
-    fab_sock_release(sock);
 }

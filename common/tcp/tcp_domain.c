@@ -146,6 +146,8 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->is_standby = fab->is_covered;
     dom->provider = &fab_tcp_provider;
     dom->on_ended = fab_tcp_on_ended;
+    dom->ses = (fab_ses_domain_t){
+        .ops = &fab_tcp_ses_ops, .name = fab->config.name, .window = FAB_TCP_WINDOW};
     dom->epoll = -1;
     dom->pid = (uint32_t) getpid();
     dom->period = FAB_TCP_EPOLL_PERIOD;
@@ -174,9 +176,9 @@ static bool is_holding(const fab_tcp_ep_t *ep)
     int num = 0; /* bytes */
 
     return FAB_TCP_UP == ep->state && FAB_PEER_FAILED != ep->peer->state && 0 == ep->error &&
-           !ep->has_left &&
+           FAB_SES_BYE_LEAVE != ep->ses.peer_bye &&
            (NULL != ep->out || fab_tcp_links_are_busy(ep) ||
-            (ep->is_end_sent && 0 == ioctl(ep->fd, SIOCOUTQ, &num) && num > 0));
+            (FAB_SES_BYE_NONE != ep->ses.bye && 0 == ioctl(ep->fd, SIOCOUTQ, &num) && num > 0));
 }
 
 static bool tcp_is_holding(const fab_domain_t *domain)
@@ -197,9 +199,7 @@ static bool leave(fab_tcp_ep_t *ep)
 {
     char away[65536];
 
-    if (!ep->is_end_sent) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_LEAVE);
-    }
+    (void) fab_ses_leave(&ep->ses);
     fab_tcp_links_leave(ep);
     fab_tcp_stream_unblock(ep);
     ssize_t n = recv(ep->fd, away, sizeof(away), MSG_DONTWAIT);

@@ -291,16 +291,9 @@ fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_
         .is_local = addr->host == dom->addr.host ||
                     fab_sock_is_one_net(dom->addr.ips, dom->addr.num_ips, addr->ips, addr->num_ips),
         .addr = *addr};
+    fab_ses_init(&ep->ses, &dom->ses, peer);
     LIST_INSERT_HEAD(&dom->eps, ep, entry);
     return ep;
-}
-
-void fab_tcp_ep_unpark(fab_tcp_ep_t *ep)
-{
-    if (NULL != ep->parked) {
-        fab_sock_release(ep->parked);
-        ep->parked = NULL;
-    }
 }
 
 void fab_tcp_ep_close(fab_tcp_ep_t *ep)
@@ -312,7 +305,7 @@ void fab_tcp_ep_close(fab_tcp_ep_t *ep)
 void fab_tcp_ep_free(fab_tcp_ep_t *ep)
 {
     fab_tcp_stream_cancel(ep);
-    fab_tcp_ep_unpark(ep);
+    fab_ses_fini(&ep->ses);
     if (FAB_TCP_UP == ep->state) {
         fab_tcp_ep_close(ep);
     }

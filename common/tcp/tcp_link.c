@@ -111,9 +111,8 @@ void fab_tcp_links_leave(const fab_tcp_ep_t *ep)
 
 static void link_connect(fab_tcp_ep_t *link, const fab_sock_ip_t *ip)
 {
-    const fab_tcp_frame_t hello = {.kind = FAB_TCP_HELLO,
+    const fab_tcp_frame_t hello = {.msg = {.kind = FAB_SES_HELLO, .serial = link->main->ses.asked},
                                    .link = link->link,
-                                   .serial = link->main->serial,
                                    .addr = link->dom->addr};
 
     link->sock = fab_sock_connect(link->dom->socks, link, link->peer->name, link->addr.key, ip, 1,
@@ -199,7 +198,8 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
     fab_tcp_ep_t *link;
     bool is_again = NULL != ep->links && number < FAB_TCP_LINKS && (ep->links->made >> number & 1);
 
-    if (0 == number || number >= fab_limits.tcp_links || (ep->is_end_come && !is_again)) {
+    if (0 == number || number >= fab_limits.tcp_links ||
+        (FAB_SES_BYE_NONE != ep->ses.peer_bye && !is_again)) {
         return NULL;
     }
     if (is_again && NULL != ep->links->in[number]) {
@@ -252,9 +252,9 @@ void fab_tcp_link_ended(fab_tcp_ep_t *link, int error)
         fab_tcp_watch(link);
         return;
     }
-    fab_counters.tcp_links_lost += !ep->is_end_come && !ep->is_end_sent;
-    if (fab_tcp_is_link_out(link) && fab_tcp_pieces_are_busy(link) && !ep->has_left &&
-        !ep->is_eof) {
+    fab_counters.tcp_links_lost += FAB_SES_UP == ep->ses.state;
+    if (fab_tcp_is_link_out(link) && fab_tcp_pieces_are_busy(link) &&
+        FAB_SES_BYE_LEAVE != ep->ses.peer_bye && !ep->is_eof) {
         link_again(link);
     } else {
         link_close(link);

@@ -2,12 +2,8 @@
 /*
  * What the tcp provider does for one peer: send, attach, detach, drop.
  *
- *      attach ──> known ──first send, or HELLO──> IDLE ──> ASKING ──> UP
- *      detach ──> CLOSE sent ──CLOSE and end of the peer──> gone
- *      CLOSE of the peer ──> CLOSE sent ──end──> IDLE
- *      drop   ──> REFUSE sent, if that can be done, gone
- *
- * tcp_ep.c and tcp_connect.c have the first line.
+ *      attach ──> known ──first send, or HELLO──> endpoint, with a session (session.h)
+ *      detach, drop ──> the session ends ──> gone
  */
 #include "tcp/tcp.h"
 
@@ -20,20 +16,14 @@
 /* Nothing can be sent to the peer now: connect, unless that is under way. */
 static __attribute__((noinline)) int cannot_send(fab_tcp_ep_t *ep)
 {
-    if (ep->has_left) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
-                      "It takes no more messages: it has left, or refused this process.");
-        return OPAL_ERR_UNREACH;
-    }
-    if (FAB_TCP_IDLE == ep->state) {
-        fab_tcp_connect(ep);
-    }
+    fab_ses_want(&ep->ses);
     return FAB_PEER_UP == ep->peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
 }
 
+/* Not while nothing may be sent; the window itself is looked at later. */
 static bool can_send(const fab_tcp_ep_t *ep)
 {
-    return FAB_TCP_UP == ep->state && !ep->is_end_sent && 0 == ep->error;
+    return 0 != ep->ses.window;
 }
 
 static int tcp_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len)
@@ -180,12 +170,10 @@ void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
     (void) domain;
     if (fab_tcp_is_known(peer)) {
         fab_tcp_forget(peer);
-    } else if (FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
-    } else if (FAB_TCP_IDLE == ep->state) {
+    } else if (fab_ses_close(&ep->ses)) {
         peer->ep = NULL;
         fab_tcp_ep_free(ep);
-    } /* otherwise the peer may already have accepted and sent data */
+    }
 }
 
 bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
@@ -196,9 +184,7 @@ bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
         fab_tcp_forget(peer);
         return true;
     }
-    if (FAB_TCP_UP == ep->state) {
-        fab_tcp_stream_end(ep, FAB_TCP_ID_REFUSE);
-    }
+    fab_ses_drop(&ep->ses);
     peer->ep = NULL;
     fab_tcp_ep_free(ep);
     (void) fab_tcp_complete((fab_tcp_domain_t *) domain);

@@ -107,9 +107,8 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     close(ep->fd); /* and out of the epoll set */
     ep->fd = -1;
     ep->error = 0;
-    ep->is_blocked = ep->is_end_sent = ep->is_shut = ep->is_end_come = ep->is_eof = false;
-    ep->is_used = ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = false;
-    ep->window_used = ep->credit_due = 0;
+    ep->is_blocked = ep->is_shut = ep->is_eof = false;
+    ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = ep->ses.is_credit_due = false;
     ep->placing.at = NULL;
     ep->skip = ep->silences = 0;
     ep->state = FAB_TCP_IDLE;

@@ -24,51 +24,22 @@
 
 /* ---- messages ----------------------------------------------------------- */
 
-/* The peer has read so many bytes more. */
-static void on_credit(fab_tcp_ep_t *ep, uint32_t bytes)
-{
-    if (bytes > ep->window_used) {
-        fab_tcp_bad_message(ep, FAB_TCP_ID_CREDIT, 0);
-        return;
-    }
-    ep->window_used -= bytes;
-}
-
-/* A message of len bytes was read. */
-static void count_read(fab_tcp_ep_t *ep, size_t len)
-{
-    ep->credit_due += fab_tcp_counted(len);
-    if (ep->credit_due >= FAB_TCP_CREDIT) {
-        fab_tcp_stream_give_credit(ep);
-    }
-}
-
 /* A message of the provider itself. */
 static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
-    unsigned id = hdr.id;
+    bool is_right = 0 == len;
 
-    if (id < FAB_TCP_ID_CLOSE || id > FAB_TCP_ID_STRIPE || 0 != len) {
-        fab_tcp_bad_message(ep, id, len);
-        return;
-    }
-    if (FAB_TCP_ID_CREDIT == id) {
-        on_credit(ep, hdr.app_ctx);
-        return;
-    }
-    if (FAB_TCP_ID_STRIPE == id) {
+    if (FAB_TCP_ID_CREDIT == hdr.id) {
+        is_right = is_right && fab_ses_on_credit(&ep->ses, (uint32_t) hdr.tag);
+    } else if (FAB_TCP_ID_BYE == hdr.id) {
+        is_right = is_right && fab_ses_on_bye(&ep->ses, hdr.app_ctx);
+    } else if (FAB_TCP_ID_STRIPE == hdr.id && is_right) {
         fab_tcp_stripe_announced(ep, hdr);
-        return;
+    } else {
+        is_right = false;
     }
-    ep->is_end_come = true;
-    ep->has_left = FAB_TCP_ID_CLOSE != id;
-    if (FAB_TCP_ID_REFUSE == id) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH, "It refused this process.");
-        return;
-    }
-    fab_tcp_stream_end(ep, FAB_TCP_ID_CLOSE);
-    if (FAB_TCP_ID_LEAVE == id) {
-        fab_peer_has_left(ep->peer); /* what is sent to it after this fails it as well */
+    if (!is_right) {
+        fab_tcp_bad_message(ep, hdr.id, len);
     }
 }
 
@@ -178,7 +149,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
         return true;
     }
     if (len > (has_places(dom, id) ? FAB_FRAGMENT_LOCAL_MAX : dom->addr.eager_max) ||
-        ep->is_end_come) {
+        FAB_SES_BYE_NONE != ep->ses.peer_bye) {
         fab_tcp_bad_message(ep, id, len);
         return false;
     }
@@ -194,7 +165,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     if (id < FAB_AM_MAX) {
         ep->is_bulk = FAB_AM_RNDV == id || has_places(dom, id);
         ep->has_answered |= FAB_AM_RNDV == id || FAB_AM_EAGER == id;
-        count_read(ep, len);
+        fab_ses_take(&ep->ses, fab_tcp_counted(len));
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
     } else {
         own_message(ep, hdr, len);
@@ -237,7 +208,7 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
     }
     fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
-    count_read(ep, placing->len);
+    fab_ses_take(&ep->ses, fab_tcp_counted(placing->len));
     fab_deliver(ep->dom->fab, ep->peer, placing->hdr, data, placing->len);
     return 1;
 }
@@ -283,7 +254,7 @@ static int take(fab_tcp_ep_t *ep, size_t n)
     fab_tcp_node_t *in = &ep->in->node;
     int events = 0;
 
-    ep->is_used = true;
+    ep->ses.is_used = true;
     ep->dom->budget -= (int64_t) n;
     fab_counters.tcp_reads++;
     if (NULL != ep->placing.at) {

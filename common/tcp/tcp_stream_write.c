@@ -19,6 +19,7 @@
 #include "tcp/tcp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -183,6 +184,8 @@ static void block(fab_tcp_ep_t *ep, bool is_blocked)
  */
 static void write_failed(fab_tcp_ep_t *ep, int error)
 {
+    char why[256];
+
     ep->error = error;
     if (EFAULT == error) {
         fab_peer_fail(ep->peer, OPAL_ERR_BAD_PARAM,
@@ -195,6 +198,11 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
     fab_tcp_stream_discard(ep);
     ep->is_shut = true;
     block(ep, false);
+    if (NULL == ep->main && FAB_SES_BYE_NONE == ep->ses.peer_bye) { /* else the end says it all */
+        snprintf(why, sizeof(why), "The TCP connection to it (%s) was lost: %s.", ep->to,
+                 strerror(error));
+        fab_ses_path_broke(&ep->ses, OPAL_ERR_UNREACH, why);
+    }
 }
 
 /* One system call.  Returns the bytes written; -1: errno, or 0 there if no more goes now. */
@@ -234,10 +242,11 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
         }
         consume(ep, n > 0 ? (size_t) n : 0);
     }
-    if (NULL == ep->out && ep->credit_due >= FAB_TCP_CREDIT) {
+    if (NULL == ep->out && ep->ses.is_credit_due) {
         fab_tcp_stream_give_credit(ep); /* it could not be queued before */
     }
-    if (NULL == ep->out && ep->is_end_sent && !ep->is_shut && !fab_tcp_links_are_busy(ep)) {
+    if (NULL == ep->out && FAB_SES_BYE_NONE != ep->ses.bye && !ep->is_shut &&
+        !fab_tcp_links_are_busy(ep)) {
         ep->is_shut = true;
         (void) shutdown(ep->fd, SHUT_WR);
     }
@@ -254,8 +263,8 @@ void fab_tcp_stream_unblock(fab_tcp_ep_t *ep)
 /* A message of len bytes was written or queued. */
 static void count_sent(fab_tcp_ep_t *ep, size_t len)
 {
-    ep->is_used = true;
-    ep->window_used += fab_tcp_counted(len);
+    ep->ses.is_used = true;
+    ep->ses.sent += fab_tcp_counted(len);
     fab_counters.tcp_msgs_sent++;
 }
 
@@ -264,7 +273,7 @@ bool fab_tcp_stream_is_ready(fab_tcp_ep_t *ep, size_t len)
     if (ep->is_blocked || (NULL != ep->out && !ep->is_batch)) {
         return false;
     }
-    if (ep->window_used >= FAB_TCP_WINDOW) {
+    if (!fab_ses_may_send(&ep->ses)) {
         fab_counters.no_credit++;
         return false;
     }
@@ -371,7 +380,7 @@ static int send_copy(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t le
  * slowly: an AMD EPYC copies 32 KiB by "rep movsb" in 10.6 us, and otherwise in 0.6.
  */
 typedef struct far_hdr {
-    fab_tcp_hdr_t fill[3]; /* CREDIT of nothing */
+    fab_tcp_hdr_t fill[3]; /* CREDIT, of what the peer may know already */
     fab_tcp_hdr_t wire;
 } far_hdr_t;
 
@@ -380,7 +389,7 @@ _Static_assert(64 == sizeof(far_hdr_t), "the comment says so");
 static int send_alone(fab_tcp_ep_t *ep, fab_hdr_t hdr, const void *buf, size_t len)
 {
     static const char zeros[8];
-    const fab_tcp_hdr_t fill = wire_hdr(fab_hdr(FAB_TCP_ID_CREDIT, 0, 0), 0);
+    const fab_tcp_hdr_t fill = wire_hdr(fab_hdr(FAB_TCP_ID_CREDIT, ep->ses.consumed, 0), 0);
     far_hdr_t head = {.fill = {fill, fill, fill}, .wire = wire_hdr(hdr, len)};
     struct iovec iov[3] = {
         {.iov_base = &head, .iov_len = sizeof(head)},
@@ -486,30 +495,30 @@ static bool queue_notice(fab_tcp_ep_t *ep, fab_tcp_notice_t *notice, fab_hdr_t h
     return true;
 }
 
-void fab_tcp_stream_end(fab_tcp_ep_t *ep, uint8_t id)
+void fab_tcp_stream_bye(fab_tcp_ep_t *ep, fab_ses_bye_t bye)
 {
-    if (ep->is_end_sent || 0 != ep->error) {
-        return;
+    if (0 == ep->error) {
+        (void) queue_notice(ep, &ep->end, fab_hdr(FAB_TCP_ID_BYE, 0, bye)); /* its only one */
+        ep->ses.is_used = true;
+        fab_tcp_stream_flush(ep);
     }
-    (void) queue_notice(ep, &ep->end, fab_hdr(id, 0, 0)); /* its only one */
-    ep->is_used = true;
-    ep->is_end_sent = true;
-    fab_tcp_stream_flush(ep);
 }
 
 void fab_tcp_stream_give_credit(fab_tcp_ep_t *ep)
 {
-    const uint32_t due = ep->credit_due;
-    fab_hdr_t hdr = fab_hdr(FAB_TCP_ID_CREDIT, 0, due);
+    const uint32_t told = ep->ses.told;
+    fab_hdr_t hdr = fab_hdr(FAB_TCP_ID_CREDIT, ep->ses.consumed, 0);
 
-    if (ep->is_end_sent || 0 != ep->error) {
+    if (FAB_SES_BYE_NONE != ep->ses.bye || 0 != ep->error) {
         return;
     }
     if (NULL != ep->main) {
         hdr = fab_hdr(FAB_TCP_ID_CONFIRM, ep->links->got[ep->link], ep->links->slow[ep->link]);
     }
-    ep->credit_due = 0; /* queueing may write, and come back here */
+    fab_ses_told(&ep->ses); /* queueing may write, and come back here */
+    ep->ses.is_credit_due = false;
     if (!queue_notice(ep, &ep->credit, hdr)) {
-        ep->credit_due = due;
+        ep->ses.told = told;
+        ep->ses.is_credit_due = true;
     }
 }

@@ -225,7 +225,6 @@ bool fab_tcp_stripe_done(fab_tcp_ep_t *part)
     }
     if (part != ep) {
         links->got[part->link]++;
-        part->credit_due = FAB_TCP_CREDIT;
         fab_tcp_stream_give_credit(part);
     }
     if (0 != links->waits) {

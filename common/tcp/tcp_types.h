@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "fabric/fab_provider.h"
+#include "session/session.h"
 #include "sock/sock.h"
 #include "tcp/tcp_wire.h"
 
@@ -51,7 +52,6 @@ enum {
     FAB_TCP_STRIPE_MIN = 131072, /* bytes: shortest fragment that is spread over several links */
     FAB_TCP_ALONE = 4,           /* shorter ones to a peer that leave by themselves after a poll */
     FAB_TCP_WINDOW = 1048576,    /* bytes of messages sent for which no credit came, at most */
-    FAB_TCP_CREDIT = 262144,     /* bytes read before the sender gets credit for them */
     FAB_TCP_EPOLL_PERIOD = 8,    /* polls of the hot connection per poll of all */
     FAB_TCP_CHECKS = 8,          /* of a peer that does not answer, in the time that it has */
     FAB_TCP_CHECK_PEERS = 8,     /* that one poll looks at */
@@ -162,48 +162,39 @@ struct fab_tcp_ep {
 
     /* the connection */
     fab_tcp_state_t state;
-    int fd;               /* -1 unless UP */
-    int error;            /* errno of a write that failed; nothing more is written */
-    bool is_blocked;      /* the kernel takes no more now: epoll tells when it does */
-    bool is_batch;        /* between the calls of batch(): all is written at its end */
-    bool is_used;         /* a message was sent or came on this connection */
-    bool is_end_sent;     /* CLOSE, LEAVE or REFUSE is queued or written: nothing follows */
-    bool is_shut;         /* nothing more can be written, and the kernel was told */
-    bool is_end_come;     /* CLOSE, LEAVE or REFUSE of the peer came */
-    bool is_eof;          /* nothing more can be read */
-    bool is_local;        /* the peer is on this host, perhaps in another container */
-    bool is_bulk;         /* more of a long message is likely to come next */
-    bool has_answered;    /* a tagged message came, and fab_peer_has_answered() has not said so */
-    bool has_left;        /* LEAVE or REFUSE came: the peer can be sent nothing any more */
-    bool is_muted;        /* hot, and epoll does not tell what comes by it */
-    bool is_paused;       /* not read until what comes before by other links is there */
-    bool has_asked;       /* it asked for links, if there are addresses for them */
-    bool is_unused;       /* a link that gets no further pieces: it is slow, or replaces another */
-    uint8_t link;         /* its number; 0: it is no link */
-    uint8_t num_out;      /* buffers in out */
-    uint8_t num_outs;     /* sends from memory in out */
-    uint8_t silences;     /* checks in a row that found the peer's kernel silent */
-    uint8_t skip;         /* bytes of padding to come, after what was placed */
-    uint32_t window_used; /* bytes sent for which the peer has given no credit */
-    uint32_t credit_due;  /* bytes read for which the peer has got none */
-    uint32_t alone_pass;  /* pass in which short messages were written by themselves, ... */
-    uint32_t num_alone;   /* ... and how many */
-    fab_tcp_node_t *out;  /* to be written, oldest first */
+    int fd;              /* -1 unless UP */
+    int error;           /* errno of a write that failed; nothing more is written */
+    bool is_blocked;     /* the kernel takes no more now: epoll tells when it does */
+    bool is_batch;       /* between the calls of batch(): all is written at its end */
+    bool is_shut;        /* nothing more can be written, and the kernel was told */
+    bool is_eof;         /* nothing more can be read */
+    bool is_local;       /* the peer is on this host, perhaps in another container */
+    bool is_bulk;        /* more of a long message is likely to come next */
+    bool has_answered;   /* a tagged message came, and fab_peer_has_answered() has not said so */
+    bool is_muted;       /* hot, and epoll does not tell what comes by it */
+    bool is_paused;      /* not read until what comes before by other links is there */
+    bool has_asked;      /* it asked for links, if there are addresses for them */
+    bool is_unused;      /* a link that gets no further pieces: it is slow, or replaces another */
+    uint8_t link;        /* its number; 0: it is no link */
+    uint8_t num_out;     /* buffers in out */
+    uint8_t num_outs;    /* sends from memory in out */
+    uint8_t silences;    /* checks in a row that found the peer's kernel silent */
+    uint8_t skip;        /* bytes of padding to come, after what was placed */
+    uint32_t alone_pass; /* pass in which short messages were written by themselves, ... */
+    uint32_t num_alone;  /* ... and how many */
+    fab_tcp_node_t *out; /* to be written, oldest first */
     fab_tcp_node_t *out_last;
     /* CREDIT; of a link: CONFIRM, or the data of the piece that is being written */
     fab_tcp_notice_t credit;
-    fab_tcp_notice_t end; /* CLOSE, LEAVE or REFUSE; of a link: the header of that piece */
+    fab_tcp_notice_t end; /* BYE; of a link: the header of that piece */
     fab_tcp_buf_t *in;    /* while a part of a message is here; a link of the peer keeps it */
     fab_tcp_placing_t placing;
     fab_tcp_links_t *links; /* of an endpoint, and of its links; NULL: there are none */
     fab_tcp_ep_t *main;     /* of a link: its endpoint; NULL: this is an endpoint */
     char to[56];            /* the other end, for messages */
 
-    /* its set-up (tcp_connect.c) */
+    fab_ses_t ses;       /* of an endpoint (tcp_connect.c); of a link only is_credit_due */
     fab_sock_t *sock;    /* of this process's attempt to connect */
-    fab_sock_t *parked;  /* the peer's HELLO, which waits for its turn */
-    uint64_t serial;     /* of the last HELLO sent to the peer */
-    uint64_t peer_void;  /* the peer's HELLOs up to this serial are void */
     fab_tcp_addr_t addr; /* of the peer */
 
     LIST_ENTRY(fab_tcp_ep) entry; /* in dom->eps; of a closed link: in dom->dead */
@@ -221,7 +212,7 @@ struct fab_tcp_domain {
     int epoll;
     uint32_t pid;
     fab_tcp_addr_t addr; /* of this process, as peers get it */
-    uint64_t serial;     /* of this process's last HELLO */
+    fab_ses_domain_t ses;
 
     /* polling */
     uint32_t pass;          /* progress calls */

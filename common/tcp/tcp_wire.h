@@ -5,17 +5,16 @@
  * Connection set-up.  As sock_wire.h describes, with these frames:
  *
  *      connecting side                              accepting side
- *      HELLO {address, serial}              ->
- *                                           <-      WELCOME {address, serial}, or REFUSE {reason}
+ *      HELLO {address}                      ->
+ *                                           <-      WELCOME {address}, or REFUSE
  *      messages                             <->     messages
  *
- * Each process numbers its HELLOs; serial is the number of the last one to this peer
- * when the frame was made.  So WELCOME says which HELLOs of its sender are void.
+ * Frames, CREDIT and BYE are those of a session (session_wire.h); its window counts bytes.
  *
  * Links.  The side that sends long messages may ask for further connections over other networks, of
- * which HELLO says the number.  Its serial is then that of the HELLO or WELCOME by which the
- * connection was made.  Only PIECE is sent on a link by the side that has asked for it, and only
- * CONFIRM by the other.  If a link is lost, it may be made once more, by any network.  The serial
+ * which HELLO says the number.  Its serial is then that of the HELLO by which the connection was
+ * made.  Only PIECE is sent on a link by the side that has asked for it, and only
+ * CONFIRM by the other.  If a link is lost, it may be made once more, by any network.  `other`
  * of WELCOME for a link is the number of its pieces that have come; those after them are sent
  * again.
  *
@@ -45,10 +44,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "session/session_wire.h"
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
-#define FAB_TCP_VERSION 6
+#define FAB_TCP_VERSION 7
 
 enum {
     FAB_TCP_EAGER_MIN = 304,    /* bytes: 256 of fab_post() and sizeof(fab_rndv_t) */
@@ -67,23 +67,19 @@ enum {
  * fabric's.
  */
 enum {
-    /* the sender sends no more on this connection: its process closed the peer, or agrees */
-    FAB_TCP_ID_CLOSE = 128,
-    FAB_TCP_ID_LEAVE = 129,  /* the same, and its process takes no more at all: it leaves the job */
-    FAB_TCP_ID_REFUSE = 130, /* the same, since it found something wrong with its peer */
-    /* app_ctx: bytes that the sender has read since the last one; 0: it only fills up space */
-    FAB_TCP_ID_CREDIT = 131,
+    FAB_TCP_ID_CREDIT = 128, /* tag: bytes that the sender has read since the session began */
+    FAB_TCP_ID_BYE = 129,    /* app_ctx: fab_ses_bye_t */
     /*
      * the next message is striped: tag: bytes of it, more than FAB_TCP_EAGER_MAX; app_ctx: its
      * links
      */
-    FAB_TCP_ID_STRIPE = 132,
-    FAB_TCP_ID_PIECE = 133, /* on links only: payload, of which tag is the offset */
+    FAB_TCP_ID_STRIPE = 144,
+    FAB_TCP_ID_PIECE = 145, /* on links only: payload, of which tag is the offset */
     /*
      * on links only, the other way: tag: pieces that have come by it so far; app_ctx: messages in a
      * row that had to wait for it
      */
-    FAB_TCP_ID_CONFIRM = 134,
+    FAB_TCP_ID_CONFIRM = 146,
 };
 
 typedef struct fab_tcp_hdr {
@@ -113,20 +109,14 @@ typedef struct fab_tcp_addr {
 
 _Static_assert(416 == sizeof(fab_tcp_addr_t), "fab_tcp_addr_t is a wire format");
 
-typedef enum fab_tcp_kind {
-    FAB_TCP_HELLO = 1,
-    FAB_TCP_WELCOME = 2,
-    FAB_TCP_REFUSE = 3,
-} fab_tcp_kind_t;
-
 typedef struct fab_tcp_frame {
-    uint32_t kind; /* fab_tcp_kind_t */
+    fab_ses_msg_t msg;
     uint32_t link; /* of HELLO: 0 for the connection, below FAB_TCP_LINKS for a link */
-    uint64_t serial;
+    uint32_t reserved;
     fab_tcp_addr_t addr; /* of the sender */
 } fab_tcp_frame_t;
 
-_Static_assert(432 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
+_Static_assert(448 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
 _Static_assert(sizeof(fab_tcp_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 #endif /* FAB_TCP_WIRE_H */

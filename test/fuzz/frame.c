@@ -58,7 +58,7 @@ static const void *section(const unsigned char *address, uint16_t provider)
 
 static void make_frames(const fuzz_other_t *other)
 {
-    fab_tcp_frame_t tcp_hello = {.kind = FAB_TCP_HELLO};
+    fab_tcp_frame_t tcp_hello = {.msg = {.kind = FAB_SES_HELLO, .window = FAB_TCP_WINDOW}};
     fab_verbs_frame_t verbs_hello = {
         .magic = FAB_VERBS_MAGIC,
         .version = FAB_VERBS_VERSION,
@@ -180,7 +180,7 @@ static void say(int fd, const listener_t *to, const uint8_t *input, size_t size)
     (void) recv(fd, &challenge, sizeof(challenge), 0);
     memcpy(frame, to->frame, to->frame_len);
     if (0 == (input[0] & TO_VERBS)) {
-        memcpy(frame + offsetof(fab_tcp_frame_t, serial), &serial, sizeof(serial));
+        memcpy(frame + offsetof(fab_tcp_frame_t, msg.serial), &serial, sizeof(serial));
     }
     if (0 == (input[0] & GREETING)) {
         change(frame, to->frame_len, input + 1, size - 1);

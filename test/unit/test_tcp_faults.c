@@ -49,7 +49,8 @@ enum { IDLE = FAB_SOCK_STRANGERS + 8, STRANGERS = 300 };
 static void stranger_calls(world_t *world)
 {
     fab_tcp_domain_t *dom = tcp_domain(world);
-    fab_tcp_frame_t hello = {.kind = FAB_TCP_HELLO, .serial = 1, .addr = dom->addr};
+    fab_tcp_frame_t hello = {.msg = {.kind = FAB_SES_HELLO, .window = 1, .serial = 1},
+                             .addr = dom->addr};
     int idle[IDLE];
 
     for (int i = 0; i < IDLE; i++) {
@@ -63,9 +64,9 @@ static void stranger_calls(world_t *world)
             ask_with_wrong_key(world, i, &hello);
         }
     }
-    hello.kind = FAB_TCP_WELCOME;
+    hello.msg.kind = FAB_SES_WELCOME;
     say_nonsense(world, &hello);
-    hello.kind = FAB_TCP_HELLO;
+    hello.msg.kind = FAB_SES_HELLO;
     hello.addr.num_ips = 77;
     say_nonsense(world, &hello);
     hello.addr = ep_of(world_peer(world, 0))->addr; /* it says that it is rank 0 itself */
@@ -331,7 +332,7 @@ static void mad_body(world_t *world)
         close(fd);
         while (FAB_PEER_UP == peer->state && 0 < tcp_domain(world)->num_up) {
             fab_tcp_expect(tcp_domain(world));
-            world_progress(world); /* the end has come without CLOSE */
+            world_progress(world); /* the end has come without BYE */
         }
         WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
         fab_peer_close(peer, FAB_USER_PML);

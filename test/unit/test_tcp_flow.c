@@ -259,7 +259,7 @@ static void take_all(int fd, uint32_t *told)
 
     if (n >= (ssize_t) sizeof(hdr)) {
         memcpy(&hdr, buf, sizeof(hdr));
-        *told = FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? hdr.app_ctx : 0;
+        *told = FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? (uint32_t) hdr.tag : 0;
     }
 }
 
@@ -300,17 +300,17 @@ static void window_body(world_t *world)
     sent = fill_window(world, peer, fd);
     CHECK(sent >= 9 * size && sent <= 11 * size);
 
-    for (uint64_t i = 0; i < FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t); i++) {
+    for (uint64_t i = 0; i < FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t); i++) {
         CHECK(0 == told);
         write_hdr(world, fd, AM_DATA, 0);
         take_all(fd, &told);
     }
-    WORLD_UNTIL(FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t) == got);
+    WORLD_UNTIL(FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t) == got);
     take_all(fd, &told);
-    CHECK(FAB_TCP_CREDIT == told);
+    CHECK(FAB_TCP_WINDOW / 4 == told);
 
     CHECK(0 == world->failures);
-    write_hdr(world, fd, FAB_TCP_ID_CREDIT, UINT32_MAX);
+    write_hdr(world, fd, FAB_TCP_ID_CREDIT, 10 * (uint32_t) size - 1); /* less than before */
     WORLD_UNTIL(1 == world->failures);
     fab_peer_close(peer, FAB_USER_PML);
     close(fd);

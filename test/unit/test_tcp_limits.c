@@ -133,7 +133,7 @@ static void test_no_memory(void **state)
     assert_int_equal(world_run(4, false, no_memory_body), 0);
 }
 
-/* Read all that was written to the peer. Returns the credit; *end: CLOSE came, last. */
+/* Read all that was written to the peer. Returns the last credit; *end: BYE came, last. */
 static uint32_t take_credit(world_t *world, int fd, bool *end)
 {
     fab_tcp_hdr_t hdr;
@@ -142,8 +142,8 @@ static uint32_t take_credit(world_t *world, int fd, bool *end)
 
     while ((ssize_t) sizeof(hdr) == recv(fd, &hdr, sizeof(hdr), MSG_DONTWAIT)) {
         CHECK(!*end);
-        *end = FAB_TCP_ID_CLOSE == (hdr.id_len & 0xff);
-        sum += FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? hdr.app_ctx : 0;
+        *end = FAB_TCP_ID_BYE == (hdr.id_len & 0xff);
+        sum = FAB_TCP_ID_CREDIT == (hdr.id_len & 0xff) ? (uint32_t) hdr.tag : sum;
         for (size_t left = hdr.id_len >> 8; left > 0;) {
             ssize_t n = recv(fd, buf, left < sizeof(buf) ? left : sizeof(buf), MSG_DONTWAIT);
             left -= n > 0 ? (size_t) n : 0;
@@ -170,11 +170,11 @@ static void fill_kernel(world_t *world, fab_peer_t *peer)
 
 /*
  * The kernel takes no more for the peer, and there is no memory: when the peer reads, it gets the
- * credit that it is owed all the same, and CLOSE.
+ * credit that it is owed all the same, and BYE.
  */
 static void owed_body(world_t *world)
 {
-    const uint64_t num = 3 * FAB_TCP_CREDIT / sizeof(fab_tcp_hdr_t);
+    const uint64_t num = 3 * FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t);
     uint64_t got = 0;
     bool end = false;
     int fd;
@@ -187,8 +187,8 @@ static void owed_body(world_t *world)
         write_hdr(world, fd, AM_DATA, 0);
     }
     WORLD_UNTIL(num == got);
-    CHECK(ep_of(peer)->credit_due >= FAB_TCP_CREDIT);
-    CHECK(3 * FAB_TCP_CREDIT == take_credit(world, fd, &end) && !end);
+    CHECK(ep_of(peer)->ses.is_credit_due);
+    CHECK(3 * FAB_TCP_WINDOW / 4 == take_credit(world, fd, &end) && !end);
     fill_kernel(world, peer);
     fab_peer_close(peer, FAB_USER_PML);
     CHECK(0 == take_credit(world, fd, &end) && end);
@@ -201,6 +201,41 @@ static void test_owed(void **state)
 {
     (void) state;
     assert_int_equal(world_run(1, false, owed_body), 0);
+}
+
+/*
+ * The peer has said its last word, and reads no more: what is still to be written to it fails, and
+ * that is no failure of the peer.
+ */
+static void last_word_body(world_t *world)
+{
+    const fab_tcp_hdr_t bye = {.id_len = FAB_TCP_ID_BYE, .app_ctx = FAB_SES_BYE_CLOSE};
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    fill_kernel(world, peer);
+    CHECK((ssize_t) sizeof(bye) == send(fd, &bye, sizeof(bye), MSG_NOSIGNAL));
+    CHECK(0 == shutdown(fd, SHUT_WR));
+    while (!ep_of(peer)->is_eof) {
+        fab_tcp_expect(tcp_domain(world));
+        world_progress(world);
+    }
+    CHECK(FAB_SES_CLOSING == ep_of(peer)->ses.state);
+    close(fd);
+    while (FAB_TCP_UP == ep_of(peer)->state) {
+        fab_tcp_expect(tcp_domain(world));
+        world_progress(world);
+    }
+    world_progress(world);
+    CHECK(0 == world->failures && FAB_PEER_UP == peer->state);
+    CHECK(FAB_SES_KNOWN == ep_of(peer)->ses.state);
+    fab_peer_close(peer, FAB_USER_PML);
+}
+
+static void test_last_word(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, last_word_body), 0);
 }
 
 /* ---- no descriptors -------------------------------------------------------- */
@@ -329,9 +364,8 @@ static void test_unwatched(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_owed),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_owed),
+        cmocka_unit_test(test_last_word), cmocka_unit_test(test_files),
         cmocka_unit_test(test_unwatched),
     };
 

@@ -626,13 +626,13 @@ static void close_body(world_t *world)
     world_barrier_idle(world);
     if (1 == world->rank) {
         fab_peer_close(peer, FAB_USER_PML);
-        world_barrier_idle(world); /* its CLOSE is there before anything is read */
+        world_barrier_idle(world); /* its BYE is there before anything is read */
         world_barrier(world);
         WORLD_UNTIL(atomic_load(&world->shared->scratch[0]) == flow->got);
         WORLD_UNTIL(0 != atomic_load(&world->shared->scratch[1]));
     } else {
         world_barrier_idle(world);
-        WORLD_UNTIL(ep_of(peer)->is_end_come && ep_of(peer)->is_eof);
+        WORLD_UNTIL(FAB_SES_BYE_NONE != ep_of(peer)->ses.peer_bye && ep_of(peer)->is_eof);
         for (int i = 0; i < 1000; i++) {
             world_progress(world);
         }
@@ -809,7 +809,7 @@ static const mad_case_t mad_cases[] = {
     {.result = BAD, .tag = 8},
     {.result = BAD, .end = TOTAL},
     {.result = BAD, .end = TOTAL + 8},
-    {.result = BAD, .id = FAB_TCP_ID_CLOSE},
+    {.result = BAD, .id = FAB_TCP_ID_BYE},
     {.result = BAD, .id = 77},
     {.result = BAD, .id = AM_REPLY},
     {.result = BAD, .piece_id = AM_DATA},

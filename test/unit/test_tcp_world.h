@@ -45,15 +45,18 @@ static inline fab_peer_t *mad_peer(world_t *world, uint64_t name, int *fd)
     }
     CHECK(OPAL_SUCCESS == rc);
     CHECK(0 == socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
-    fab_tcp_stream_open(ep_of(peer), ends[0], NULL, 0);
+    fab_tcp_ep_t *ep = ep_of(peer);
+    fab_tcp_stream_open(ep, ends[0], NULL, 0);
+    ep->ses.state = FAB_SES_UP;
+    ep->ses.window = ep->ses.peer_window = FAB_TCP_WINDOW;
     *fd = ends[1];
     return peer;
 }
 
 /* The peer writes a message without payload. */
-static inline void write_hdr(world_t *world, int fd, uint8_t id, uint32_t app_ctx)
+static inline void write_hdr(world_t *world, int fd, uint8_t id, uint64_t tag)
 {
-    const fab_tcp_hdr_t hdr = {.id_len = id, .app_ctx = app_ctx};
+    const fab_tcp_hdr_t hdr = {.id_len = id, .tag = tag};
 
     CHECK((ssize_t) sizeof(hdr) == send(fd, &hdr, sizeof(hdr), MSG_NOSIGNAL));
     fab_tcp_expect(tcp_domain(world));
