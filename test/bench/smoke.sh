@@ -100,7 +100,7 @@ awk -F, -v pml="$TM_TEST_PML" \
     END { exit bad || !seen }' bench/raw.csv || fail 'the copies are not counted'
 [[ -s bench/table.txt ]] || fail 'no table'
 grep -q '^pml_tm [0-9].* rounds, ' bench/heading.txt || fail 'what was measured is not said'
-grep -qE '^A cache line takes [0-9]+, later [0-9]+ ns' bench/heading.txt ||
+(($(nproc) < 2)) || grep -qE '^A cache line takes [0-9]+, later [0-9]+ ns' bench/heading.txt ||
     fail 'the heading has not the time of a cache line'
 for pattern in pingpong exchange pingpong-same exchange-same; do
     grep -q "^1,$TM_TEST_PML,written_us,$pattern,65536," bench/raw.csv || fail "no $pattern"
@@ -123,10 +123,12 @@ OMPI_MCA_mca_base_param_files=$PWD/tuned.conf ompi_info --parsable --param pml t
     grep -q 'pml_tm_eager_limit:value:"\?4096' || fail 'Open MPI does not take the file'
 
 # ---- the machine, as a row of test/unit/machines.h: seven sizes, four kinds, two ways
-"$TM_SRC/test/bench/machine" --smoke >machine || fail 'test/bench/machine'
-tail -n 6 machine
-(($(tail -n 4 machine | tr -cs '0-9.' '\n' | grep -c .) == 56)) ||
-    fail 'test/bench/machine has not all times'
+if (($(nproc) >= 2)); then
+    "$TM_SRC/test/bench/machine" --smoke >machine || fail 'test/bench/machine'
+    tail -n 6 machine
+    (($(tail -n 4 machine | tr -cs '0-9.' '\n' | grep -c .) == 56)) ||
+        fail 'test/bench/machine has not all times'
+fi
 
 for plot in latency bandwidth rate depth threads; do
     [[ $(head -c 4 "bench/$plot.png" | tail -c 3) == PNG ]] || fail "$plot.png is no PNG"
