@@ -83,6 +83,17 @@ for choice in 0 1; do
 done
 [[ $chosen == *one* && $chosen == *two* ]] || fail "a test of a group has no turn: $chosen"
 
+# So is a unit test with or without ThreadSanitizer.
+echo '/* TEST: variants=asan,tsan */' >tree/test/unit/test_both.c
+chosen=
+for choice in 0 1; do
+    TM_TEST_CHOICE=$choice runs 0 --short --list unit/test_both
+    (($(wc -l <log) == 1)) || fail 'not one of the two variants'
+    chosen+=$(<log)
+done
+[[ $chosen == *asan* && $chosen == *tsan* ]] || fail "a variant has no turn: $chosen"
+rm tree/test/unit/test_both.c
+
 # What is deterministic runs again when what it depends on has changed.
 runs 0 --record mpi/same
 runs 0 --short mpi/same mpi/good mpi/seldom

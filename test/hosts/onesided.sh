@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=ip cores=2 short=seldom
+# TEST: timeout=120 needs=ip cores=2 short=turns
 #
 # One-sided MPI on several hosts, with pml tm and no other parameter.
 #

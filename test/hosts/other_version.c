@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * For other_version.sh, preloaded: rank 0 gets the address of rank 1 as if that ran another version
- * of pml_tm, or on a machine of the other byte order. OTHER says what differs.
+ * of pml_tm, or on a machine of the other byte order. OTHER says what differs.  Rank 1 looks for
+ * rank 0 only after that: if it asked first, rank 0 would have its address from the question, which
+ * is not changed here.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pmix.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fabric/fab_wire.h"
 #include "pml_tm/pml_tm_wire.h"
@@ -75,6 +79,9 @@ static int is_address(const pmix_value_t *value)
            0 == memcmp(value->data.bo.bytes, &magic, sizeof(magic));
 }
 
+/* Rank 0 has got the address: the file of this name, which both hosts see, is there. */
+static const char got[] = "other.got";
+
 pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
                        size_t ninfo, pmix_value_t **value)
 {
@@ -82,8 +89,16 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
     get_fn_t get = (get_fn_t) dlsym(RTLD_NEXT, "PMIx_Get");
     pmix_status_t rc = get(proc, key, info, ninfo, value);
 
-    if (PMIX_SUCCESS == rc && NULL != value && NULL != rank && 0 == strcmp(rank, "0") &&
-        NULL != proc && 1 == proc->rank && is_address(*value)) {
+    if (PMIX_SUCCESS != rc || NULL == value || NULL == rank || NULL == proc ||
+        !is_address(*value)) {
+        return rc;
+    }
+    if (0 == strcmp(rank, "1") && 0 == proc->rank) {
+        while (0 != access(got, F_OK)) {
+            usleep(1000);
+        }
+    } else if (0 == strcmp(rank, "0") && 1 == proc->rank) {
+        close(open(got, O_WRONLY | O_CREAT, 0600));
         if (is_other("component")) {
             return PMIX_ERR_NOT_FOUND; /* the key of an address has the component's version */
         }

@@ -18,6 +18,7 @@ read -ra flags <<<"$(pkg-config --cflags pmix) -I$TM_SRC -I$TM_SRC/common $TM_OM
 # refused WHAT TEXT: rank 1, on tmhost2, has another WHAT.
 refused()
 {
+    rm -f other.got
     if hosts_run 1 "LD_PRELOAD=$PWD/other.so" "OTHER=$1" hello; then
         fail "$1: the job runs"
     fi

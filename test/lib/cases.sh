@@ -226,15 +226,15 @@ tm_choice()
     echo "${TM_TEST_CHOICE:-$(($(tm_number "$commit") % 100000))}"
 }
 
-# Of an MPI program its first directive, with 2 and with 4 ranks, those with more than 8 ranks, and
-# of all others one, by the choice.  What a program is asked for by a word (threads: all, probes,
-# cancel) makes a program of its own. Sets short_cases.
+# Of an MPI program its first directive, with its first number of ranks, those with more than 8
+# ranks, and of all others one, by the choice.  What a program is asked for by a word (threads: all,
+# probes, cancel) makes a program of its own. Sets short_cases.
 choose_of_program()
 {
     local name first others=() taken=' '
     first=${1%/np*}
     for name in "$@"; do
-        if [[ $name == "$first"/* && (${case_is_main[$name]} == yes || ${case_np[$name]} == 4) ]] ||
+        if [[ $name == "$first"/* && ${case_is_main[$name]} == yes ]] ||
             ((case_np[$name] > 8)); then
             taken+="$name "
         else
@@ -249,12 +249,13 @@ choose_of_program()
     done
 }
 
-# is_other_tsan NAME: is it a unit test under ThreadSanitizer, one of two variants, that must wait?
-# Every second short run has it.
-is_other_tsan()
+# is_other_variant NAME: is it a unit test with and without ThreadSanitizer, and not its turn?
+is_other_variant()
 {
-    [[ ${case_variant[$1]-} == tsan && ${case_is_main[$1]} == no ]] &&
-        (((choice + $(tm_number "$1")) % 2 == 0))
+    local test=${1%/*} turn=asan
+    [[ -n ${case_variant[$test/asan]-} && -n ${case_variant[$test/tsan]-} ]] || return 1
+    (((choice + $(tm_number "$test")) % 2 == 0)) || turn=tsan
+    [[ $1 != "$test/$turn" ]]
 }
 
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
@@ -266,11 +267,11 @@ select_short()
     short_cases=()
     for name in ${cases[@]+"${cases[@]}"}; do
         key=
-        if [[ ${case_kind[$name]} == mpi ]]; then
+        if [[ ${case_kind[$name]} == mpi && ${case_short[$name]} == yes ]]; then
             word=${case_args[$name]%% *}
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
-        elif [[ ${case_short[$name]} == no ]] || is_other_tsan "$name"; then
+        elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name"; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no
+# TEST: timeout=300 quick=no short=turns
 #
 # What is built on the PML gives right results with each of Open MPI's components: collectives
 # (tuned, basic, libnbc, sync, sm, han, adapt, inter, where present), one-sided communication

@@ -251,8 +251,17 @@ FAIL(ssize_t, send, ENOBUFS, -1, (int fd, const void *buf, size_t len, int flags
 FAIL(ssize_t, recv, ENOMEM, -1, (int fd, void *buf, size_t len, int flags), (fd, buf, len, flags))
 FAIL(ssize_t, readv, ENOMEM, -1, (int fd, const struct iovec *iov, int num), (fd, iov, num))
 FAIL(int, epoll_create1, EMFILE, -1, (int flags), (flags))
-FAIL(int, epoll_ctl, ENOMEM, -1, (int fd, int op, int which, struct epoll_event *event),
-     (fd, op, which, event))
+/* Of its operations only EPOLL_CTL_ADD needs memory. */
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+    NEXT(epoll_ctl);
+    bool may_fail = EPOLL_CTL_ADD == op;
+
+    return may_fail && fails("epoll_ctl", __builtin_return_address(0), ENOMEM)
+               ? -1
+               : call(epoll, op, fd, event);
+}
+
 FAIL(int, epoll_wait, EINTR, -1, (int fd, struct epoll_event *events, int max, int ms),
      (fd, events, max, ms))
 FAIL(ssize_t, process_vm_readv, ENOMEM, -1,

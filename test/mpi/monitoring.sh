@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 quick=no
+# TEST: timeout=120 quick=no short=turns
 #
 # pml_monitoring on top of the PML: it counts right, and everything below it works as without.
 . "$TM_SRC/test/lib/script.sh"

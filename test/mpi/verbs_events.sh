@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 cores=0 device=tmdev
+# TEST: timeout=240 cores=0 device=tmdev short=device
 #
 # A port of an RDMA device that goes down and comes back costs nothing; one that stays down, and a
 # device that fails, end the job with a sentence that says so. With and without receives on the

@@ -7,6 +7,8 @@
 # shellcheck source=/dev/null
 . "$TM_BUILD/test/config.sh"
 
+export TMDEV_FABRIC=$$ # other tests, at the same time, have other devices
+
 tmdev_tests=(test_verbs test_objects test_tm test_tm_rendezvous test_tm_protocol)
 
 # run_tests NAME [FLAG...]

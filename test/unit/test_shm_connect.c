@@ -277,13 +277,16 @@ static void growth_body(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
-    for (uint64_t i = 1; i <= COUNT && 0 == world->rank; i++) {
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
-        populated = 1 == i ? 0 : populated;
-        populate_error = growth_error;
-        CHECK(i * 5 * FAB_SHM_LINE >= 1 << 20 || 0 == populated);
-        if (0 == i % 64) {
-            WORLD_UNTIL(NULL == peer->pending);
+    for (uint64_t i = 1; i <= COUNT; i++) {
+        if (0 == world->rank) {
+            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
+            populated = 1 == i ? 0 : populated;
+            populate_error = growth_error;
+            CHECK(i * 5 * FAB_SHM_LINE >= 1 << 20 || 0 == populated);
+        }
+        if (0 == i % 64) { /* a ring does not grow while the receiver is far behind */
+            WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : i == got);
+            world_barrier(world);
         }
     }
     WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : COUNT == got);
