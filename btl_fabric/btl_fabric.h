@@ -129,6 +129,7 @@ typedef struct mca_btl_fabric {
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
     TAILQ_HEAD(, mca_btl_fabric_op) offers; /* oldest first */
     unsigned polls;                         /* number of polls so far */
+    uint64_t full_ticks;                    /* when everything was polled last (fab_ticks()) */
     fab_idmap_t ids;                        /* mca_btl_fabric_op_t */
     fab_idmap_t mems;                       /* mca_btl_base_registration_handle_t */
     struct mca_btl_base_registration_handle_t *free_mems;

@@ -34,7 +34,7 @@ static inline bool mca_btl_fabric_needs_packing(const opal_convertor_t *converto
     return opal_convertor_need_buffers(convertor) || opal_convertor_on_device(convertor);
 }
 
-/* Give a message to whoever registered for its tag. False: nobody has. */
+/* Give a message to the layer that registered for its tag. False: none has. */
 static inline bool mca_btl_fabric_hand_up(struct mca_btl_base_module_t *btl,
                                           struct mca_btl_base_endpoint_t *ep,
                                           mca_btl_base_tag_t tag, void *data, size_t len)

@@ -199,7 +199,7 @@ static bool is_named(void)
     return false;
 }
 
-/* Has nobody given a value to this parameter of the BTL? */
+/* Has the user given no value to this parameter of the BTL? */
 static bool is_default(const char *name)
 {
     int index = mca_base_var_find("opal", "btl", "fabric", name);

@@ -10,22 +10,17 @@
 #define BTL_FABRIC_COUNTERS(X)                                                                     \
     X(sends, "messages sent at once")                                                              \
     X(queued_sends, "messages queued for lack of room")                                            \
-    X(received, "messages received")                                                               \
-    X(in_place, "of these, given to the layer above where they lay in shared memory, not copied")  \
+    X(in_place, "messages given to the layer above where they lay in shared memory, not copied")   \
     X(reused, "messages received of more than 16 KiB for which no new memory was needed")          \
-    X(puts, "puts that the fabric did (RDMA, CMA)")                                                \
-    X(gets, "gets that the fabric did (RDMA, CMA)")                                                \
+    X(rma, "puts and gets that the fabric did (RDMA, CMA)")                                        \
     X(offered, "puts and gets offered to the target's CPU, to save a system call")                 \
     X(withdrawn, "of these, done without it, because it did not begin soon")                       \
-    X(am_puts, "puts by messages that the target's CPU copied")                                    \
-    X(am_gets, "gets by messages that the target's CPU answered")                                  \
     X(atomics, "atomic operations started")                                                        \
     X(no_rma, "puts and gets by messages because the peer's provider cannot do them")              \
     X(not_exposed, "puts and gets by messages because the target could not register the memory")   \
     X(rma_failed, "puts and gets that the fabric could not finish and that continued by messages") \
     X(refused, "operations refused for a while, as too many were under way with the process")      \
-    X(flush_yields, "times that a flush gave the processor to others, after a poll in vain")       \
-    X(registered, "regions of memory registered")
+    X(flush_yields, "times that a flush gave the processor to others, when it had found nothing")
 
 typedef struct mca_btl_fabric_counters {
 #define BTL_FABRIC_COUNTER_FIELD(name, help) unsigned long long name;

@@ -108,7 +108,7 @@ int mca_btl_fabric_progress(void);
 
 /*
  * What opal_progress() calls.  The fabric is polled once for each call: not here if the PML does,
- * nor if nobody can be reached.
+ * nor if no process can be reached.
  */
 int mca_btl_fabric_opal_progress(void);
 

@@ -56,7 +56,6 @@ static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer,
     }
     fab_expose_any(mca_btl_fabric.fab, peer, (void *) (uintptr_t) handle->base, handle->len,
                    access_of(flags), &handle->region);
-    mca_btl_fabric.counters.registered++;
     return handle;
 }
 

@@ -260,7 +260,7 @@ static void report_failure(mca_btl_fabric_up_t *up)
     opal_proc_t *proc = begin_report(ep); /* another thread may delete it meanwhile */
     mca_btl_base_module_error_cb_fn_t error_cb = mca_btl_fabric.error_cb;
 
-    /* without a callback nobody asked for reports: the PML finds out by itself */
+    /* without a callback no reports were asked for: the PML finds out by itself */
     if (NULL != error_cb && NULL != proc) {
         char text[320];
 
@@ -292,7 +292,7 @@ void mca_btl_fabric_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char 
     mca_btl_fabric_ops_fail(ep);
 }
 
-/* What it sent has come, so operations that wait for its answer wait in vain. */
+/* What it sent has come, so no answer will come for the operations that wait for one. */
 bool mca_btl_fabric_peer_left(void *ctx, fab_peer_t *peer)
 {
     const mca_btl_fabric_ep_t *ep = peer->user[FAB_USER_BTL];

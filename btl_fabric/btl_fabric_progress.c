@@ -7,6 +7,8 @@
 
 #include <sched.h>
 
+#include "fabric/fab_clock.h"
+
 #include "btl_fabric_op.h"
 #include "btl_fabric_up.h"
 
@@ -17,10 +19,18 @@ enum {
     POLLS_BEFORE_YIELD = 16,
 };
 
-/* Counts a poll; true every n-th time, when all of Open MPI is polled. */
+/* Counts a poll; true every n-th time, or if they are far apart: everything is to be polled. */
 static bool count_poll(void)
 {
-    return 0 == ++mca_btl_fabric.polls % POLLS_PER_PROGRESS || mca_btl_fabric.num_rma > 0;
+    const uint64_t ticks = fab_ticks();
+
+    mca_btl_fabric.fab->is_far = ticks - mca_btl_fabric.full_ticks >= FAB_FAR_TICKS;
+    if (0 != ++mca_btl_fabric.polls % POLLS_PER_PROGRESS && 0 == mca_btl_fabric.num_rma &&
+        !mca_btl_fabric.fab->is_far) {
+        return false;
+    }
+    mca_btl_fabric.full_ticks = ticks;
+    return true;
 }
 
 /* After a poll: operations that no message ends. Lock held. */
@@ -39,6 +49,7 @@ static inline int poll_fabric(bool is_full)
     if (is_full) {
         (void) mca_btl_fabric_is_yielding();
         events = fab_progress(mca_btl_fabric.fab);
+        mca_btl_fabric.fab->is_far = false;
     } else {
         events = fab_poll(mca_btl_fabric.fab);
     }

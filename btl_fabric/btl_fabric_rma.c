@@ -127,20 +127,14 @@ void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
 /* Start it. Lock held. */
 static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
 {
-    mca_btl_fabric_counters_t *counters = &mca_btl_fabric.counters;
-    uint8_t am = op->call.am;
-
-    if (BTL_FABRIC_AM_ATOMIC == am) {
-        counters->atomics++;
+    if (BTL_FABRIC_AM_ATOMIC == op->call.am) {
+        mca_btl_fabric.counters.atomics++;
         return mca_btl_fabric_op_by_messages(op);
     }
     if (mca_btl_fabric_op_start_rma(op, region)) {
-        counters->puts += BTL_FABRIC_AM_PUT == am;
-        counters->gets += BTL_FABRIC_AM_GET == am;
+        mca_btl_fabric.counters.rma++;
         return OPAL_SUCCESS;
     }
-    counters->am_puts += BTL_FABRIC_AM_PUT == am;
-    counters->am_gets += BTL_FABRIC_AM_GET == am;
     return mca_btl_fabric_op_by_messages(op);
 }
 

@@ -433,14 +433,13 @@ static void give_msg(mca_btl_fabric_up_t *up)
     if (is_taken) {
         mca_btl_fabric_msg_free(msg);
     } else {
-        mca_btl_fabric_up(up, &msg_ops); /* again: nobody has registered for its tag yet */
+        mca_btl_fabric_up(up, &msg_ops); /* again: no layer has registered for its tag yet */
     }
     fab_unlock(mca_btl_fabric.fab);
 }
 
 static void msg_complete(mca_btl_fabric_msg_t *msg)
 {
-    mca_btl_fabric.counters.received++;
     mca_btl_fabric_up(&msg->up, &msg_ops);
 }
 
@@ -475,7 +474,7 @@ static bool retain(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len
     return true;
 }
 
-/* Give this message to the layer above; false: nobody takes it. Without threads. */
+/* Give this message to the layer above; false: it is not taken. Without threads. */
 static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const void *data,
                         size_t len)
 {
@@ -486,7 +485,6 @@ static inline bool give(mca_btl_fabric_ep_t *ep, mca_btl_base_tag_t tag, const v
     is_taken = mca_btl_fabric_hand_up(&mca_btl_fabric.super, ep, tag, (void *) (uintptr_t) data,
                                       len);
     mca_btl_fabric.is_giving = false;
-    mca_btl_fabric.counters.received += is_taken;
     mca_btl_fabric.counters.in_place += is_taken;
     return is_taken;
 }

@@ -201,8 +201,7 @@ bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t
         fab_rma_t rma = rma_of(call, region);
         is_done = is_put ? fab_put_now(&rma) : fab_get_now(&rma);
     }
-    mca_btl_fabric.counters.puts += is_done && is_put;
-    mca_btl_fabric.counters.gets += is_done && !is_put;
+    mca_btl_fabric.counters.rma += is_done;
     return is_done;
 }
 
@@ -217,7 +216,7 @@ bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t
  * away, and osc/rdma may hold a lock meanwhile.
  */
 enum {
-    /* polls in vain after which an offer is withdrawn: about the time of a system call */
+    /* polls without its end after which an offer is withdrawn: about the time of a system call */
     OFFER_POLLS = 24,
     /*
      * No offers while so many operations are under way: a strided put is many short ones, which the

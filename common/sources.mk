@@ -161,8 +161,6 @@ common_verbs_sources = \
 	common/verbs/verbs_conn.c \
 	common/verbs/verbs_connect.c \
 	common/verbs/verbs_device.c \
-	common/verbs/verbs_end.c \
-	common/verbs/verbs_end.h \
 	common/verbs/verbs_ep.c \
 	common/verbs/verbs_evict.c \
 	common/verbs/verbs_expose.c \
@@ -224,7 +222,7 @@ common_offload_sources = \
 common_modex_sources = \
 	common/fabric/fab_help_first.c
 
-# Ids of pending operations, likewise in each component that has some.
+# Ids of pending operations, in each component that has some, too.
 common_idmap_sources = \
 	common/idmap/idmap.c \
 	common/idmap/idmap.h

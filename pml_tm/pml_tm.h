@@ -20,7 +20,7 @@
  *   pml_tm_request.c         requests: taking, completing, freeing
  *   pml_tm_flow.c            flow control of unexpected messages
  *   pml_tm_msg.c             messages that are kept until a receive matches them
- *   pml_tm_offload.c         receives on a device that matches tags
+ *   pml_tm_offload.h         a device that matches tags, as one table
  *   pml_tm_failure.c         peers that failed, revoked communicators: what they refuse
  *   pml_tm_blocks.c          data types that are blocks of memory
  *   pml_tm_deliver.c         data into the user's buffer; the end of a receive
@@ -31,7 +31,7 @@
  *   pml_tm_cancel.c          cancel of sends, both sides
  *   pml_tm_progress.c        polling; waiting for a request
  *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
- *   pml_tm_offload_events.c  what the device that matches tags reports
+ *   pml_tm_offload_engine.c  receives on a device that matches tags
  *   pml_tm_recv.c            all receives, cancel of these
  *   pml_tm_send.c            all sends
  *   pml_tm_probe.c           probe and matched probe
@@ -40,7 +40,7 @@
  *   pml_tm_end.c             what has begun is completed before peers are closed
  *   pml_tm_state.c           what waits in this process: one list of records
  *   pml_tm_dump.c            what waits in this process, as text
- *   pml_tm_nodes.c           processes ask each other for that: who waits for whom, who is stuck
+ *   pml_tm_nodes.c           processes ask each other: which waits for which, which is stuck
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_report.c          a table for the job at its end, and advice
@@ -64,9 +64,8 @@
 #include "fabric/fab.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_spares.h"
-#include "fabric/fab_tm.h"
 #include "idmap/idmap.h"
-#include "offload/offload.h"
+#include "match/match.h"
 
 #include "pml_tm_counters.h"
 #include "pml_tm_params.h"
@@ -78,6 +77,7 @@ typedef struct mca_pml_tm_core mca_pml_tm_core_t;
 typedef struct mca_pml_tm_excid mca_pml_tm_excid_t;
 typedef struct mca_pml_tm_failure mca_pml_tm_failure_t;
 typedef struct mca_pml_tm_msg mca_pml_tm_msg_t;
+typedef struct mca_pml_tm_offload mca_pml_tm_offload_t;
 typedef struct mca_pml_tm_peer mca_pml_tm_peer_t;
 typedef struct mca_pml_tm_recv_request mca_pml_tm_recv_request_t;
 typedef struct mca_pml_tm_stream mca_pml_tm_stream_t;
@@ -100,10 +100,7 @@ typedef struct mca_pml_tm_done_list {
 /* Of this many polls of a blocking call, one polls everything in the fabric. */
 #define PML_TM_POLLS_PER_PROGRESS 16
 
-enum {
-    PML_TM_MEMORY_BITS = 8,    /* of the number of a bucket */
-    PML_TM_SHORT_LENGTHS = 64, /* more than FAB_SHORT_MAX */
-};
+enum { PML_TM_SHORT_LENGTHS = 64 }; /* more than FAB_SHORT_MAX */
 
 typedef struct mca_pml_tm {
     const mca_base_component_t *component; /* the name of its addresses in the modex */
@@ -135,15 +132,8 @@ typedef struct mca_pml_tm {
     uint32_t max_context;           /* context ids are below */
     mca_pml_tm_comm_t *excid_comms; /* those that have an extended id */
     mca_pml_tm_comm_t *left_comms;  /* those that Open MPI freed though requests may hold them */
-    /* engine of the device that matches tags; NULL: no such device */
-    fab_offload_t *engine;
-    fab_offload_t offload; /* what engine points to */
-    fab_tm_device_t device;
-    /*
-     * Pending receives into whose memory the device may store a message; hashed by memory address.
-     */
-    mca_pml_tm_recv_request_t *memory[1 << PML_TM_MEMORY_BITS];
-    unsigned source_bits;  /* of the fabric tag */
+    const mca_pml_tm_offload_t *offload; /* a device that matches tags; NULL: there is none */
+    unsigned source_bits;                /* of the fabric tag */
     uint64_t match_mask;   /* the tag's bits for source and MPI tag: fab_match_key() of a message */
     uint32_t short_max;    /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit;  /* bytes; params.eager_limit as it is compared */
@@ -172,7 +162,7 @@ typedef struct mca_pml_tm {
      */
     unsigned long long short_sent[PML_TM_SHORT_LENGTHS];
     mca_pml_tm_sent_t ring_sent;
-    mca_pml_tm_sent_t sent[PML_TM_PROTOCOLS][FAB_MAX_PROVIDERS];
+    mca_pml_tm_sent_t sent[PML_TM_PROTOCOLS][FAB_NUM_PROVIDERS];
     uint32_t posted_max; /* of communicators that were freed: most receives posted at once */
     uint32_t unexp_max;  /* ... most unexpected messages at once */
     mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */

@@ -228,7 +228,7 @@ static NOINLINE void msg_short_any(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, uin
         return;
     }
     ++mca_pml_tm.counters.expected;
-    mca_pml_tm_deliver_short(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, key, data, len);
+    mca_pml_tm_deliver_short(mca_pml_tm_recv_of(recv), peer, key, data, len);
 }
 
 /* A message that is not short, or that cannot take the fast path. */
@@ -248,7 +248,7 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
         return;
     }
     ++mca_pml_tm.counters.expected;
-    req = mca_pml_tm_recv_of((fab_offload_recv_t *) recv);
+    req = mca_pml_tm_recv_of(recv);
     if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
         return;
@@ -296,8 +296,7 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         return;
     }
     ++mca_pml_tm.counters.expected;
-    mca_pml_tm_deliver_short_inl(mca_pml_tm_recv_of((fab_offload_recv_t *) recv), peer, key, data,
-                                 len);
+    mca_pml_tm_deliver_short_inl(mca_pml_tm_recv_of(recv), peer, key, data, len);
 }
 
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

@@ -44,7 +44,7 @@ typedef struct mca_pml_tm_blocks {
 
 /*
  * Where the last call for a message has ended, so that the next one need not look through the list
- * for its position.  A call at the position 0 begins anew.
+ * for its position.  A call at the position 0 begins again.
  */
 typedef struct mca_pml_tm_place {
     size_t row;    /* in the list */

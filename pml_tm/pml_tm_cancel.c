@@ -34,7 +34,7 @@ static void finish_cancelled(mca_pml_tm_send_request_t *req)
 {
     ompi_status_public_t *status = &req->core.base->req_ompi.req_status;
 
-    ++mca_pml_tm.counters.cancelled_sends;
+    ++mca_pml_tm.counters.cancelled;
     status->_cancelled = true;
     /* with fault tolerance Open MPI may have put the reason there */
     mca_pml_tm_send_answered(req, status->MPI_ERROR);
@@ -167,24 +167,23 @@ void mca_pml_tm_cancel_asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
 {
     const wanted_t wanted = {.peer = peer, .id = hdr.app_ctx};
     fab_match_msg_t *match;
-    mca_pml_tm_msg_t *msg = NULL;
     bool is_valid;
     mca_pml_tm_comm_t *tmc = find_comm(&hdr.tag, data, len, &is_valid);
+    const int32_t source = mca_pml_tm_msg_source(hdr), tag = mca_pml_tm_tag_tag(hdr.tag);
 
     (void) ctx;
     if (!is_valid || 0 == hdr.app_ctx) {
         mca_pml_tm_bad_message(peer, "cancel: no such rank, tag, id or length");
         return;
     }
-    if (NULL != tmc) {
-        match = fab_offload_withdraw(&tmc->scope,
-                                     mca_pml_tm_tag_source(hdr.tag, mca_pml_tm.source_bits),
-                                     mca_pml_tm_tag_tag(hdr.tag), is_wanted, &wanted);
-        msg = NULL != match ? mca_pml_tm_msg_of(match) : NULL;
+    if (NULL == tmc) {
+        match = mca_pml_tm_msg_take_early(hdr, 0 != len, is_wanted, &wanted);
+    } else if (OPAL_UNLIKELY(NULL != tmc->scope)) {
+        match = mca_pml_tm.offload->withdraw(tmc->scope, source, tag, is_wanted, &wanted);
     } else {
-        msg = mca_pml_tm_msg_take_early(peer, hdr, 0 != len);
+        match = fab_match_withdraw(&tmc->match, source, tag, is_wanted, &wanted);
     }
-    if (NULL != msg) {
-        mca_pml_tm_msg_withdraw(msg);
+    if (NULL != match) {
+        mca_pml_tm_msg_withdraw(mca_pml_tm_msg_of(match));
     }
 }

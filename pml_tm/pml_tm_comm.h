@@ -4,7 +4,7 @@
  * peer.
  *
  * A communicator keeps the peers that it has met, by source rank, in blocks that exist once a peer
- * in them was met: a rank that nobody talks to costs an eighth of a byte.  Open MPI has a slot for
+ * in them was met: a rank without messages costs an eighth of a byte.  Open MPI has a slot for
  * this in its own record of a process, but only if it was built with a PML that reserves it.
  *
  * Blocks and peers are entered under the lock, and read without it.  They are never changed, but
@@ -15,8 +15,6 @@
 #define PML_TM_COMM_H
 
 #include "pml_tm.h"
-
-#include "match/match.h"
 
 enum {
     PML_TM_PEERS_SHIFT = 6,
@@ -33,16 +31,13 @@ typedef struct mca_pml_tm_peers {
 
 struct mca_pml_tm_comm {
     fab_match_dom_t match;
-    fab_offload_scope_t scope; /* of match */
+    struct fab_offload_scope *scope; /* a device matches here, too; NULL: none (pml_tm_offload.h) */
     ompi_communicator_t *comm;
     int32_t num_sources; /* ranks a message can come from: the remote group's size */
     uint32_t my_rank;    /* this process's source rank in its messages */
     uint32_t context;
     unsigned fast;     /* PML_TM_FAST_* that may be used in it */
     uint64_t tag_base; /* base of the fabric tags of this process's messages; see pml_tm_wire.h */
-    /* Ranks 0 to num_behind_device - 1 are known to send through the device that matches tags. */
-    int32_t num_behind_device;
-    uint32_t num_moved; /* fab_t.num_moved when that was found */
     /*
      * Cache: the rank that was looked up last, and its process's name. (A record could belong to
      * another process by now.) -1: none yet.

@@ -79,7 +79,7 @@ static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
     }
 }
 
-/* Has the process failed, as far as Open MPI knows? */
+/* Does Open MPI know that the process has failed? */
 static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
 {
     ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);

@@ -45,7 +45,7 @@ static int register_params(void)
 
 #define COUNT_ONE(name, field, help) +1
 _Static_assert(0 PML_TM_OFFLOAD_COUNTERS(COUNT_ONE) ==
-                   sizeof(fab_offload_counters_t) / sizeof(unsigned long long),
+                   sizeof(*mca_pml_tm_offload_counters) / sizeof(unsigned long long),
                "each counter of the offload engine, each reason among them, has a name");
 #undef COUNT_ONE
 
@@ -121,7 +121,7 @@ static void register_counters(void)
 #undef REGISTER_COUNTER
     fab_counters_register();
 #define REGISTER_COUNTER(name, field, help)                                                        \
-    register_counter(#name, help, &mca_pml_tm.offload.counters.field);
+    register_counter(#name, help, &mca_pml_tm_offload_counters->field);
     PML_TM_OFFLOAD_COUNTERS(REGISTER_COUNTER)
 #undef REGISTER_COUNTER
     register_pvar("posted_max", "most receives posted at once in any one communicator",
@@ -267,8 +267,9 @@ static int open_fabric(void)
     }
     fab_look_counters(mca_pml_tm.fab, FAB_LOOK_PML, &mca_pml_tm.counters,
                       sizeof(mca_pml_tm.counters) / sizeof(uint64_t), PML_TM_COUNTER_NAMES);
-    fab_look_counters(mca_pml_tm.fab, FAB_LOOK_OFFLOAD, &mca_pml_tm.offload.counters,
-                      sizeof(mca_pml_tm.offload.counters) / sizeof(uint64_t), PML_TM_OFFLOAD_NAMES);
+    fab_look_counters(mca_pml_tm.fab, FAB_LOOK_OFFLOAD, mca_pml_tm_offload_counters,
+                      sizeof(*mca_pml_tm_offload_counters) / sizeof(uint64_t),
+                      PML_TM_OFFLOAD_NAMES);
     fab_look_counters(
         mca_pml_tm.fab, FAB_LOOK_SENT, mca_pml_tm.short_sent,
         (size_t) ((uint64_t *) (&mca_pml_tm.sent + 1) - (uint64_t *) &mca_pml_tm.short_sent), "");
@@ -280,7 +281,6 @@ static void init_state(void)
     mca_pml_tm_msg_init();
     mca_pml_tm_choose_idle();
     mca_pml_tm.is_ending = mca_pml_tm.is_end_told = false;
-    memset(mca_pml_tm.memory, 0, sizeof(mca_pml_tm.memory)); /* receives of a session before */
     mca_pml_tm.done.head = NULL;
     mca_pml_tm.done.tail = &mca_pml_tm.done.head;
     fab_match_init(&mca_pml_tm.early);
@@ -391,7 +391,6 @@ static int finalize(void)
     mca_pml_tm_hang_close();
     mca_pml_tm_wait_close();
     mca_pml_tm_comm_fini();
-    mca_pml_tm_offload_free();
     mca_pml_tm_stream_fini();
     mca_pml_tm_msg_fini();
     mca_pml_tm_recv_fini();

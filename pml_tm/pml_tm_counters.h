@@ -27,28 +27,23 @@ typedef struct mca_pml_tm_sent {
     X(streamed, "messages sent in fragments that both sides copy concurrently")                    \
     X(queued_sends, "sends that had to wait for room towards the receiver")                        \
     X(expected, "messages that found their receive posted")                                        \
-    X(taken, "messages that MPI_Recv took without a request")                                      \
+    X(taken, "messages that MPI_Recv took without a request, or MPI_Wait or MPI_Waitall out of "   \
+             "their sender's ring")                                                                \
     X(peeked, "probes that found their message in its sender's ring and left it there")            \
-    X(looked, "messages that MPI_Wait or MPI_Waitall took out of their sender's ring")             \
     X(unexpected, "messages that arrived before their receive")                                    \
     X(reused,                                                                                      \
       "unexpected messages of more than 16 KiB that were stored in memory of earlier ones")        \
     X(early, "messages that arrived before their communicator existed here")                       \
     X(untagged, "messages whose sender did not yet know the communicator's index in this process") \
-    X(rndv_get, "rendezvous receives whose data was got from the sender's memory")                 \
     X(rndv_get_bytes, "bytes of rendezvous receives got from the sender's memory")                 \
-    X(rndv_pipeline, "rendezvous receives whose data came in fragments")                           \
     X(rndv_pipeline_bytes, "bytes of rendezvous receives whose data came in fragments")            \
     X(pipeline_not_contiguous,                                                                     \
       "rendezvous receives in fragments because the data has gaps, or is in memory of a "          \
       "device, on one side")                                                                       \
     X(pipeline_no_get,                                                                             \
       "rendezvous receives in fragments because the sender's memory cannot be read")               \
-    X(cancelled, "receives cancelled")                                                             \
-    X(cancelled_sends, "sends cancelled")                                                          \
+    X(cancelled, "sends and receives cancelled")                                                   \
     X(throttled, "times that a sender was told to hold its messages back")                         \
-    X(throttle_opened,                                                                             \
-      "times that a throttled sender was asked to go on in a communicator where a receive waits")  \
     X(held_sends,                                                                                  \
       "sends held back because the receiver is short of memory for unexpected messages")           \
     X(wait_yields, "times that a waiting call yielded its processor because processes or threads " \
@@ -88,7 +83,6 @@ typedef struct mca_pml_tm_counters {
       "because of a cancel or a message by another path")                                          \
     X(listed_refused, refused,                                                                     \
       "times that the device refused a receive although its list had room; it is tried again")     \
-    X(listed_syncs, syncs, "commands that only report unexpected messages to the device")          \
     X(not_listed_other_path, reason[FAB_OFFLOAD_OTHER_PATH],                                       \
       "receives not listed: messages from their source do not come through the device (shared "    \
       "memory, this process itself); nothing to do")                                               \
@@ -106,11 +100,8 @@ typedef struct mca_pml_tm_counters {
       "listed, for a reason that other counters show; use a separate communicator for receives "   \
       "with wildcards")                                                                            \
     X(not_listed_full, reason[FAB_OFFLOAD_LIST_FULL],                                              \
-      "receives not listed at once: the list was full; post fewer receives "                       \
-      "at a time")                                                                                 \
-    X(not_listed_commands, reason[FAB_OFFLOAD_OPS_FULL],                                           \
-      "receives not listed at once: too many commands to the device under way; post fewer at a "   \
-      "time")                                                                                      \
+      "receives not listed at once: the list was full, or too many commands to the device were "   \
+      "under way; post fewer receives at a time")                                                  \
     X(not_listed_failed, reason[FAB_OFFLOAD_FAILED],                                               \
       "receives not listed: the device has failed; pml_tm_verbose says how")
 

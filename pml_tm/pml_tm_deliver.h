@@ -13,10 +13,18 @@
 /* As mca_pml_tm_done(). */
 static inline void mca_pml_tm_recv_done(mca_pml_tm_recv_request_t *req)
 {
-    if (OPAL_UNLIKELY(NULL != req->memory_prev)) {
-        mca_pml_tm_offload_leave(req);
+    if (OPAL_UNLIKELY(NULL != mca_pml_tm.offload)) {
+        mca_pml_tm.offload->leave(req);
     }
     mca_pml_tm_done(&req->core);
+}
+
+/* No message will match it any more. */
+static inline void mca_pml_tm_recv_cancelled(mca_pml_tm_recv_request_t *req)
+{
+    ++mca_pml_tm.counters.cancelled;
+    req->req_recv.req_base.req_ompi.req_status._cancelled = true;
+    mca_pml_tm_recv_done(req);
 }
 
 /*

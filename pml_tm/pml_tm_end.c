@@ -63,8 +63,8 @@ static begun_t find_begun(void)
     begun_t begun = {.is_queued = fab_has_queued(mca_pml_tm.fab) || has_held()};
 
     begun.num_recvs = mca_pml_tm.num_gets + mca_pml_tm_stream_count();
-    if (NULL != mca_pml_tm.engine) {
-        begun.num_recvs += fab_offload_num_matched(mca_pml_tm.engine);
+    if (NULL != mca_pml_tm.offload) {
+        begun.num_recvs += mca_pml_tm.offload->num_matched();
     }
     begun.can_end = begun.is_queued || 0 != begun.num_recvs;
     count_ids(&begun);
@@ -126,7 +126,9 @@ void mca_pml_tm_end(void)
     }
     fab_lock(mca_pml_tm.fab);
     begun = find_begun();
-    mca_pml_tm_offload_close(); /* what is listed stays posted */
+    if (NULL != mca_pml_tm.offload) {
+        mca_pml_tm.offload->close();
+    }
     fab_unlock(mca_pml_tm.fab);
     if (!mca_pml_tm.is_end_told) {
         tell(&begun);

@@ -26,7 +26,7 @@ void mca_pml_tm_comm_fini(void);
 /* ---- pml_tm_end.c ------------------------------------------------------- */
 
 /*
- * Before peers are closed: complete what has begun, as far as their processes take part within
+ * Before peers are closed: complete what has begun, if their processes take part within
  * params.close_timeout; after that the user is told, once.  No receive may be posted any more.
  * Lock not held.
  */
@@ -90,7 +90,7 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req);
 void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req);
 
 /*
- * A queued send's turn, with the protocol chosen anew. Lock held; OPAL_ERR_RESOURCE_BUSY: no room.
+ * A queued send's turn, with the protocol chosen again. Lock held; OPAL_ERR_RESOURCE_BUSY: no room.
  */
 int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer);
 
@@ -127,15 +127,6 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
 
 /* pml_revoke_comm. coll_only: revoke only messages of collectives. */
 int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
-
-/* Acquire the fabric's matching device, if there is one. */
-void mca_pml_tm_offload_open(void);
-
-/* End matching by the device; listed receives stay posted.  Lock held. */
-void mca_pml_tm_offload_close(void);
-
-/* Called when all communicators are gone. */
-void mca_pml_tm_offload_free(void);
 
 /* ---- pml_tm_thread.c ---------------------------------------------------- */
 

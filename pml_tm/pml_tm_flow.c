@@ -33,7 +33,7 @@ static void contexts_remove(mca_pml_tm_contexts_t *contexts, uint32_t context)
     }
 }
 
-/* Tell those who look from outside (fab_look.h). */
+/* Tell observers from outside (fab_look.h). */
 static void note(const mca_pml_tm_peer_t *record, fab_event_kind_t kind)
 {
     fab_look_event(mca_pml_tm.fab,
@@ -77,7 +77,6 @@ static void want(mca_pml_tm_peer_t *record, uint32_t context)
     } else {
         send_flow(record->peer, PML_TM_FLOW_OPEN, context);
         record->wanted.context[record->wanted.count++] = context;
-        ++mca_pml_tm.counters.throttle_opened;
     }
 }
 
@@ -87,7 +86,9 @@ static unsigned find_wanted(mca_pml_tm_comm_t *tmc, int32_t sources[FAB_MATCH_SH
     if (NULL == tmc) {
         return 0;
     }
-    fab_offload_file(&tmc->scope);
+    if (NULL != tmc->scope) {
+        mca_pml_tm.offload->file(tmc->scope);
+    }
     return fab_match_wanted(&tmc->match, sources);
 }
 

@@ -10,28 +10,24 @@
 #include "pml_tm_deliver.h"
 #include "pml_tm_failure.h"
 #include "pml_tm_msg.h"
-#include "pml_tm_offload.h"
 #include "pml_tm_request.h"
 #include "pml_tm_rndv.h"
-
-/* Does the tag-matching device count this message? */
-static inline bool is_by_device(const fab_peer_t *peer)
-{
-    return 0 != (peer->caps & FAB_CAP_TM);
-}
 
 void mca_pml_tm_match_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg)
 {
     ++mca_pml_tm.counters.unexpected;
-    fab_offload_keep(&tmc->scope, &msg->match, mca_pml_tm_msg_source(msg->hdr),
-                     mca_pml_tm_tag_tag(msg->hdr.tag), is_by_device(msg->peer));
+    if (OPAL_UNLIKELY(NULL != tmc->scope)) {
+        mca_pml_tm.offload->keep(tmc, msg);
+    } else {
+        fab_match_add_msg(&tmc->match, &msg->match, mca_pml_tm_msg_source(msg->hdr),
+                          mca_pml_tm_tag_tag(msg->hdr.tag));
+    }
 }
 
 mca_pml_tm_recv_request_t *mca_pml_tm_match_msg(fab_peer_t *peer, fab_hdr_t hdr,
                                                 mca_pml_tm_comm_t **tmc, bool *is_bad)
 {
-    mca_pml_tm_recv_request_t *req;
-    fab_offload_recv_t *recv;
+    fab_match_recv_t *recv;
 
     *is_bad = false;
     *tmc = mca_pml_tm_comm_find(mca_pml_tm_tag_context(hdr.tag, mca_pml_tm.source_bits));
@@ -43,15 +39,15 @@ mca_pml_tm_recv_request_t *mca_pml_tm_match_msg(fab_peer_t *peer, fab_hdr_t hdr,
         mca_pml_tm_bad_message(peer, "not its rank, or no tag, in its communicator");
         return NULL;
     }
-    recv = fab_offload_arrive(&(*tmc)->scope, mca_pml_tm_msg_source(hdr),
-                              mca_pml_tm_tag_tag(hdr.tag), is_by_device(peer));
+    recv = OPAL_LIKELY(NULL == (*tmc)->scope)
+               ? fab_match_arrive(&(*tmc)->match, mca_pml_tm_msg_source(hdr),
+                                  mca_pml_tm_tag_tag(hdr.tag))
+               : mca_pml_tm.offload->arrive(*tmc, peer, hdr);
     if (NULL == recv) {
         return NULL;
     }
     ++mca_pml_tm.counters.expected;
-    req = mca_pml_tm_recv_of(recv);
-    mca_pml_tm_offload_release(req);
-    return req;
+    return mca_pml_tm_recv_of(recv);
 }
 
 /* Among the unexpected messages of its communicator; tmc NULL: among the early ones. */
@@ -82,7 +78,7 @@ bool mca_pml_tm_msg_find(fab_peer_t *peer, fab_hdr_t hdr, mca_pml_tm_recv_reques
     bool is_bad = false;
 
     *req = NULL;
-    if (OPAL_LIKELY(NULL != tmc && NULL == tmc->scope.engine)) {
+    if (OPAL_LIKELY(NULL != tmc && NULL == tmc->scope)) {
         *req = mca_pml_tm_match_msg(peer, hdr, &tmc, &is_bad);
     }
     return !is_bad;
@@ -106,7 +102,7 @@ void mca_pml_tm_msg_arrive(mca_pml_tm_msg_t *msg)
 void mca_pml_tm_msg_receive(mca_pml_tm_msg_t *msg, mca_pml_tm_recv_request_t *req)
 {
     if (OPAL_LIKELY(FAB_AM_EAGER == msg->hdr.id && 0 == msg->hdr.app_ctx &&
-                    msg->data_len <= FAB_COPY_SHORT_MAX && NULL == mca_pml_tm.engine &&
+                    msg->data_len <= FAB_COPY_SHORT_MAX && NULL == mca_pml_tm.offload &&
                     0 != (mca_pml_tm.fast & PML_TM_FAST_RECV))) {
         mca_pml_tm_deliver_short(req, msg->peer, msg->hdr.tag & mca_pml_tm.match_mask, msg->data,
                                  msg->data_len);

@@ -199,19 +199,10 @@ static int add_comm(ompi_communicator_t *comm)
         rc = mca_pml_tm_excid_add(tmc);
     }
     if (OMPI_SUCCESS == rc) {
-        /*
-         * Untagged messages bypass the device, so a communicator that has them is matched in
-         * software.  So is a communicator for whose scope there is no memory.
-         */
-        (void) fab_offload_scope_init(&tmc->scope, NULL == tmc->excid ? mca_pml_tm.engine : NULL,
-                                      &tmc->match);
         tmc->tag_base = mca_pml_tm_tag(tmc->context, tmc->my_rank, 0, mca_pml_tm.source_bits);
-        tmc->fast = mca_pml_tm.fast & ~(NULL != tmc->excid ? PML_TM_FAST_SEND : 0u) &
-                    ~(NULL != tmc->scope.engine
-                          ? PML_TM_FAST_RECV | PML_TM_FAST_TAKE | PML_TM_FAST_LOOK
-                          : 0u);
-        if (NULL != tmc->scope.engine && 0 != (mca_pml_tm.fast & PML_TM_FAST_RECV)) {
-            tmc->fast |= PML_TM_FAST_OFFLOAD;
+        tmc->fast = mca_pml_tm.fast & ~(NULL != tmc->excid ? PML_TM_FAST_SEND : 0u);
+        if (NULL != mca_pml_tm.offload) {
+            mca_pml_tm.offload->add_comm(tmc);
         }
         comm->c_pml_comm = (struct mca_pml_comm_t *) tmc;
         mca_pml_tm.comms[tmc->context] = tmc;
@@ -245,7 +236,9 @@ static void comm_leave(mca_pml_tm_comm_t *tmc)
 
 static void comm_free(mca_pml_tm_comm_t *tmc)
 {
-    fab_offload_scope_fini(&tmc->scope);
+    if (NULL != tmc->scope) {
+        mca_pml_tm.offload->del_comm(tmc);
+    }
     mca_pml_tm_comm_release(tmc);
 }
 
@@ -446,8 +439,7 @@ static void recv_request_construct(mca_pml_tm_recv_request_t *req)
     req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
     req->req_recv.req_base.req_free_called = false;
     memset(&req->core, 0, sizeof(req->core));
-    memset(&req->offload, 0, sizeof(req->offload));
-    req->memory_prev = NULL;
+    memset(&req->listed, 0, sizeof(req->listed));
     req->core.base = &req->req_recv.req_base;
 }
 

@@ -155,20 +155,11 @@ void mca_pml_tm_msg_early_untagged(fab_peer_t *peer, fab_hdr_t hdr,
     mca_pml_tm_msg_add_early(msg);
 }
 
-mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, fab_hdr_t hdr, bool is_untagged)
+fab_match_msg_t *mca_pml_tm_msg_take_early(fab_hdr_t hdr, bool is_untagged, fab_match_is_fn_t is_it,
+                                           const void *ctx)
 {
-    fab_match_msg_t *match = fab_match_probe(&mca_pml_tm.early, early_context(hdr, is_untagged),
-                                             early_id(hdr.app_ctx));
-
-    while (NULL != match && (mca_pml_tm_msg_of(match)->peer != peer ||
-                             mca_pml_tm_msg_of(match)->hdr.app_ctx != hdr.app_ctx)) {
-        match = fab_match_next_msg(&mca_pml_tm.early, match);
-    }
-    if (NULL == match) {
-        return NULL;
-    }
-    fab_match_remove_msg(&mca_pml_tm.early, match);
-    return mca_pml_tm_msg_of(match);
+    return fab_match_withdraw(&mca_pml_tm.early, early_context(hdr, is_untagged),
+                              early_id(hdr.app_ctx), is_it, ctx);
 }
 
 mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged)

@@ -64,11 +64,11 @@ bool mca_pml_tm_msg_give(mca_pml_tm_msg_t *msg, void *buf, size_t size,
 void mca_pml_tm_msg_release(mca_pml_tm_msg_t *msg);
 
 /*
- * Take the early message that the peer sent, with this tag or untagged, and under the id that is
- * hdr.app_ctx; NULL: there is none.  Lock held.
+ * As fab_match_withdraw(), of the early messages with this tag, or untagged, and under the id that
+ * is hdr.app_ctx.  Lock held.
  */
-mca_pml_tm_msg_t *mca_pml_tm_msg_take_early(const fab_peer_t *peer, fab_hdr_t hdr,
-                                            bool is_untagged);
+fab_match_msg_t *mca_pml_tm_msg_take_early(fab_hdr_t hdr, bool is_untagged, fab_match_is_fn_t is_it,
+                                           const void *ctx);
 
 /* Take the oldest early message with this context id, or the oldest untagged one.  Lock held. */
 mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged);

@@ -38,8 +38,6 @@ enum {
     /* data in blocks is copied without the convertor (pml_tm_blocks.h) */
     PML_TM_FAST_BLOCKS = 1 << 8,
     PML_TM_FAST_ALL = (1 << 9) - 1,
-    /* not a parameter's: with FAST_RECV, in a communicator whose receives a device may match */
-    PML_TM_FAST_OFFLOAD = 1 << 9,
     /* those that take the user's memory without asking whether it is a device's */
     PML_TM_FAST_IN_PLACE = PML_TM_FAST_RECV | PML_TM_FAST_SEND | PML_TM_FAST_TAKE |
                            PML_TM_FAST_LONGER | PML_TM_FAST_LOOK | PML_TM_FAST_BLOCKS,

@@ -22,17 +22,15 @@ int mca_pml_tm_progress_locked(void);
 /* As mca_pml_tm_progress(), without yielding. */
 int mca_pml_tm_poll_all(void);
 
-/* Between two full polls. Programs that poll seldom make a full one each time. */
-enum { PML_TM_LIGHT_TICKS = 50000 }; /* 10 to 50 us on x86-64 */
-
 /*
  * A poll for messages alone, in a call that returns if there are none.  False: it was not made,
- * since everything is to be polled now, by mca_pml_tm_poll_all().  *events: what came.
+ * since everything is to be polled now, by mca_pml_tm_poll_all(), as in each call of a program that
+ * polls seldom.  *events: what came.
  */
 static inline bool mca_pml_tm_poll_light(int *events)
 {
     if (OPAL_UNLIKELY(0 == mca_pml_tm.light_left || fab_is_threaded(mca_pml_tm.fab) ||
-                      fab_ticks() - mca_pml_tm.full_ticks >= PML_TM_LIGHT_TICKS)) {
+                      fab_ticks() - mca_pml_tm.full_ticks >= FAB_FAR_TICKS)) {
         return false;
     }
     --mca_pml_tm.light_left;

@@ -26,36 +26,21 @@ static void recv_start(mca_pml_tm_recv_request_t *req)
     req->core.phase = PML_TM_WAIT_MATCH;
     req->core.peer = NULL;
     req->core.id = 0;
-    if (OPAL_UNLIKELY(NULL != mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope.engine)) {
-        mca_pml_tm_offload_enter(req);
-    }
 }
 
-/* recv_match() where a device takes part in matching. */
-static NOINLINE void recv_match_offload(mca_pml_tm_comm_t *tmc, mca_pml_tm_recv_request_t *req)
-{
-    const mca_pml_base_request_t *base = &req->req_recv.req_base;
-    fab_match_msg_t *msg = fab_match_take(&tmc->match, base->req_peer, base->req_tag);
-
-    if (NULL != msg) {
-        mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
-    } else {
-        mca_pml_tm_offload_post(tmc, req);
-    }
-}
-
-/* Post a request that is active. */
-static void recv_match(mca_pml_tm_recv_request_t *req)
+/* An active request gets msg; if that is NULL, an unexpected message that fits, or it is posted. */
+static void recv_match(mca_pml_tm_recv_request_t *req, fab_match_msg_t *msg)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
-    fab_match_msg_t *msg;
 
-    if (OPAL_UNLIKELY(NULL != tmc->scope.engine)) {
-        recv_match_offload(tmc, req);
+    if (OPAL_UNLIKELY(NULL != tmc->scope)) {
+        mca_pml_tm.offload->start(tmc, req, msg);
         return;
     }
-    msg = fab_match_post(&tmc->match, &req->offload.match, base->req_peer, base->req_tag);
+    if (NULL == msg) {
+        msg = fab_match_post(&tmc->match, &req->match, base->req_peer, base->req_tag);
+    }
     if (NULL != msg) {
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
     }
@@ -64,7 +49,7 @@ static void recv_match(mca_pml_tm_recv_request_t *req)
 void mca_pml_tm_recv_post(mca_pml_tm_recv_request_t *req)
 {
     recv_start(req);
-    recv_match(req);
+    recv_match(req, NULL);
 }
 
 int mca_pml_tm_irecv_init(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
@@ -147,15 +132,9 @@ recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatyp
     req->capacity = count * datatype->super.size;
 }
 
-/* Is what irecv_short() needs there? Lock held. */
-static inline bool irecv_is_prepared(const ompi_communicator_t *comm)
-{
-    return OPAL_LIKELY(NULL != mca_pml_tm.free_recvs && 0 != mca_pml_tm_comm(comm)->num_recvs);
-}
-
 /*
- * Make it so: for the next counted request one is free, and its communicator is retained, which
- * only the first needs.  False: there is no request.  Lock held.
+ * Make sure that a request is free for the next counted receive, and that its communicator is
+ * retained, which only the first needs.  False: there is no memory for a request.  Lock held.
  */
 static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
 {
@@ -174,6 +153,24 @@ static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
     return true;
 }
 
+/* The request of a receive of a plain type, begun.  NULL: there is no memory for it.  Lock held. */
+static inline __attribute__((always_inline)) mca_pml_tm_recv_request_t *
+irecv_begin(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+            ompi_communicator_t *comm)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    mca_pml_tm_recv_request_t *req;
+
+    if (OPAL_UNLIKELY((NULL == mca_pml_tm.free_recvs || 0 == tmc->num_recvs) &&
+                      !irecv_prepare(comm))) {
+        return NULL;
+    }
+    req = mca_pml_tm_recv_pop();
+    recv_begin(req, buf, count, datatype, src, tag, comm, false, true);
+    ++tmc->num_recvs;
+    return req;
+}
+
 static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                               ompi_communicator_t *comm, ompi_request_t **request)
 {
@@ -186,117 +183,44 @@ static NOINLINE int irecv_any(void *buf, size_t count, ompi_datatype_t *datatype
     return rc;
 }
 
-/* As irecv_any(), with its short way where a device takes part in matching. */
-static NOINLINE int irecv_offload(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                  int tag, ompi_communicator_t *comm, ompi_request_t **request)
+/* Of a plain type; has_device: a device takes part in matching. */
+static inline __attribute__((always_inline)) int
+irecv_plain(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+            ompi_communicator_t *comm, ompi_request_t **request, bool has_device)
 {
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
     mca_pml_tm_recv_request_t *req;
 
-    if (!mca_pml_tm_is_plain(datatype)) {
-        return irecv_any(buf, count, datatype, src, tag, comm, request);
-    }
     fab_lock(mca_pml_tm.fab);
-    if (!irecv_is_prepared(comm) && !irecv_prepare(comm)) {
+    req = irecv_begin(buf, count, datatype, src, tag, comm);
+    if (OPAL_UNLIKELY(NULL == req)) {
         fab_unlock(mca_pml_tm.fab);
         return irecv_any(buf, count, datatype, src, tag, comm, request);
     }
-    req = mca_pml_tm_recv_pop();
-    recv_begin(req, buf, count, datatype, src, tag, comm, false, true);
-    ++tmc->num_recvs;
-    mca_pml_tm_offload_enter(req);
-    recv_match_offload(tmc, req);
+    if (has_device || OPAL_UNLIKELY(!fab_match_post_short(&mca_pml_tm_comm(comm)->match,
+                                                          &req->match, src, tag))) {
+        recv_match(req, NULL);
+    }
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
     *request = &req->req_recv.req_base.req_ompi;
     return OMPI_SUCCESS;
 }
 
-/*
- * Fast path of mca_pml_tm_irecv().  False: the request is not posted yet, recv_match() must follow.
- * Lock held.
- */
-static inline __attribute__((always_inline)) bool irecv_short(void *buf, size_t count,
-                                                              ompi_datatype_t *datatype, int src,
-                                                              int tag, ompi_communicator_t *comm,
-                                                              mca_pml_tm_recv_request_t **req)
+static NOINLINE int irecv_slow(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
+                               ompi_communicator_t *comm, ompi_request_t **request)
 {
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-
-    *req = mca_pml_tm_recv_pop();
-    recv_begin(*req, buf, count, datatype, src, tag, comm, false, true);
-    ++tmc->num_recvs;
-    return fab_match_post_short(&tmc->match, &(*req)->offload.match, src, tag);
+    return NULL != mca_pml_tm_comm(comm)->scope && 0 != (mca_pml_tm.fast & PML_TM_FAST_RECV) &&
+                   mca_pml_tm_is_plain(datatype)
+               ? irecv_plain(buf, count, datatype, src, tag, comm, request, true)
+               : irecv_any(buf, count, datatype, src, tag, comm, request);
 }
 
-/* With threads. */
-static NOINLINE int irecv_locked(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                 int tag, ompi_communicator_t *comm, ompi_request_t **request)
-{
-    mca_pml_tm_recv_request_t *req;
-
-    fab_mutex_lock(&mca_pml_tm.fab->lock);
-    if (!irecv_is_prepared(comm) && !irecv_prepare(comm)) {
-        fab_mutex_unlock(&mca_pml_tm.fab->lock);
-        return irecv_any(buf, count, datatype, src, tag, comm, request);
-    }
-    if (OPAL_UNLIKELY(!irecv_short(buf, count, datatype, src, tag, comm, &req))) {
-        recv_match(req);
-    }
-    fab_mutex_unlock(&mca_pml_tm.fab->lock);
-    mca_pml_tm_complete_done();
-    *request = &req->req_recv.req_base.req_ompi;
-    return OMPI_SUCCESS;
-}
-
-/* Posted as any other. Called last: the short way saves no registers for it. */
-static NOINLINE int irecv_match_any(mca_pml_tm_recv_request_t *req)
-{
-    recv_match(req);
-    mca_pml_tm_complete_done();
-    return OMPI_SUCCESS;
-}
-
-/* Without threads, prepared. */
-static inline __attribute__((always_inline)) int irecv_prepared(void *buf, size_t count,
-                                                                ompi_datatype_t *datatype, int src,
-                                                                int tag, ompi_communicator_t *comm,
-                                                                ompi_request_t **request)
-{
-    mca_pml_tm_recv_request_t *req;
-    const bool is_posted = irecv_short(buf, count, datatype, src, tag, comm, &req);
-
-    *request = &req->req_recv.req_base.req_ompi;
-    return OPAL_LIKELY(is_posted) ? OMPI_SUCCESS : irecv_match_any(req);
-}
-
-/* Not prepared. Called last, too. */
-static NOINLINE int irecv_first(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                int tag, ompi_communicator_t *comm, ompi_request_t **request)
-{
-    return irecv_prepare(comm) ? irecv_prepared(buf, count, datatype, src, tag, comm, request)
-                               : irecv_any(buf, count, datatype, src, tag, comm, request);
-}
-
-static NOINLINE int irecv_alone(void *buf, size_t count, ompi_datatype_t *datatype, int src,
-                                int tag, ompi_communicator_t *comm, ompi_request_t **request)
-{
-    return irecv_is_prepared(comm) ? irecv_prepared(buf, count, datatype, src, tag, comm, request)
-                                   : irecv_first(buf, count, datatype, src, tag, comm, request);
-}
-
-/* Two functions, so that neither pays for the registers that the other needs. */
 int mca_pml_tm_irecv(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
                      ompi_communicator_t *comm, ompi_request_t **request)
 {
-    if (OPAL_UNLIKELY(!is_short_way(comm, datatype))) {
-        return 0 == (mca_pml_tm_comm(comm)->fast & PML_TM_FAST_OFFLOAD)
-                   ? irecv_any(buf, count, datatype, src, tag, comm, request)
-                   : irecv_offload(buf, count, datatype, src, tag, comm, request);
-    }
-    return OPAL_UNLIKELY(opal_using_threads())
-               ? irecv_locked(buf, count, datatype, src, tag, comm, request)
-               : irecv_alone(buf, count, datatype, src, tag, comm, request);
+    return OPAL_LIKELY(is_short_way(comm, datatype))
+               ? irecv_plain(buf, count, datatype, src, tag, comm, request, false)
+               : irecv_slow(buf, count, datatype, src, tag, comm, request);
 }
 
 /*
@@ -480,10 +404,10 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
     if (OPAL_UNLIKELY(NULL != msg)) {
         mca_pml_tm_msg_receive(msg, req);
     } else if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_TAKE))) {
-        recv_match(req);
-    } else if (OPAL_UNLIKELY(!fab_match_short_append(&tmc->match, &req->offload.match, wanted->src,
-                                                     wanted->tag))) {
-        fab_match_post_new(&tmc->match, &req->offload.match, wanted->src, wanted->tag);
+        recv_match(req, NULL);
+    } else if (OPAL_UNLIKELY(
+                   !fab_match_short_append(&tmc->match, &req->match, wanted->src, wanted->tag))) {
+        fab_match_post_new(&tmc->match, &req->match, wanted->src, wanted->tag);
     }
 }
 
@@ -604,7 +528,7 @@ static bool look_for(mca_pml_tm_recv_request_t *req)
     }
     --mca_pml_tm.polls_left;
     ++mca_pml_tm.counters.expected;
-    ++mca_pml_tm.counters.looked;
+    ++mca_pml_tm.counters.taken;
     (void) fab_match_arrive_first(&tmc->match, tag & mca_pml_tm.match_mask);
     status->MPI_SOURCE = base->req_peer;
     status->MPI_TAG = mca_pml_tm_tag_tag(tag);
@@ -617,7 +541,7 @@ void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_recv.req_base;
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(base->req_comm);
-    const bool is_posted = FAB_MATCH_IDLE != req->offload.match.where;
+    const bool is_posted = FAB_MATCH_IDLE != req->match.where;
 
     if (0 == (tmc->fast & PML_TM_FAST_LOOK) || is_posted != tmc->match.posted_count ||
         NULL != base->req_ompi.req_complete_cb) {
@@ -625,7 +549,7 @@ void mca_pml_tm_recv_await(mca_pml_tm_recv_request_t *req)
         return;
     }
     req->core.is_private = true; /* what comes behind its message would be unexpected */
-    if (FAB_MATCH_IN_SHORT != req->offload.match.where || NULL == req->data || is_poll_due() ||
+    if (FAB_MATCH_IN_SHORT != req->match.where || NULL == req->data || is_poll_due() ||
         !look_for(req)) {
         mca_pml_tm_wait(&base->req_ompi);
     }
@@ -714,7 +638,7 @@ static int recv_message(void *buf, size_t count, ompi_datatype_t *datatype,
     *message = MPI_MESSAGE_NULL;
     fab_lock(mca_pml_tm.fab);
     recv_start(req);
-    mca_pml_tm_msg_receive(msg, req);
+    recv_match(req, &msg->match);
     fab_unlock(mca_pml_tm.fab);
     mca_pml_tm_complete_done();
     *request = req;
@@ -743,22 +667,6 @@ int mca_pml_tm_mrecv(void *buf, size_t count, ompi_datatype_t *datatype, ompi_me
 }
 
 /*
- * No message that is sent after MPI_Cancel has returned may find the receive, though MPI would
- * allow it: programs rely on it, and the device answers soon.
- */
-static void wait_for_device(const mca_pml_tm_recv_request_t *req)
-{
-    bool is_open;
-
-    do {
-        mca_pml_tm_progress();
-        fab_lock(mca_pml_tm.fab);
-        is_open = FAB_OFFLOAD_CANCELLING == req->offload.state;
-        fab_unlock(mca_pml_tm.fab);
-    } while (is_open);
-}
-
-/*
  * A message that a probe has seen may still be in its sender's ring, but the receive that follows
  * matches it (MPI 4.1, 3.8.1).  So a message that fits and is next there is taken before the
  * receive is cancelled.  Lock held.
@@ -773,10 +681,30 @@ static void take_probed(const mca_pml_tm_recv_request_t *req)
 
     while (
         0 != (tmc->fast & PML_TM_FAST_TAKE) && PML_TM_ACTIVE == req->core.state &&
-        FAB_MATCH_IDLE != req->offload.match.where && NULL != peer && FAB_PEER_UP == peer->state &&
+        FAB_MATCH_IDLE != req->match.where && NULL != peer && FAB_PEER_UP == peer->state &&
         take_from_ring(PEEK, base->req_comm, base->req_peer, base->req_tag, 1, NULL, &len, &tag)) {
         (void) fab_progress(mca_pml_tm.fab);
     }
+}
+
+/* True: a device that has the receive answers later. */
+static bool cancel_recv(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(req->req_recv.req_base.req_comm);
+    bool is_late = false;
+
+    fab_lock(mca_pml_tm.fab);
+    take_probed(req);
+    if (PML_TM_ACTIVE == req->core.state) {
+        if (NULL == tmc->scope ? fab_match_cancel(&tmc->match, &req->match)
+                               : mca_pml_tm.offload->cancel(tmc, req, &is_late)) {
+            mca_pml_tm_recv_cancelled(req);
+        } else if (mca_pml_tm_is_orphan(&req->core)) {
+            mca_pml_tm_recv_finish(req, req->req_recv.req_base.req_ompi.req_status.MPI_ERROR);
+        }
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return is_late;
 }
 
 /*
@@ -785,31 +713,14 @@ static void take_probed(const mca_pml_tm_recv_request_t *req)
  */
 int mca_pml_tm_cancel(ompi_request_t *request, int flag)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) request;
-    fab_offload_cancel_t outcome;
-
     (void) flag;
-    fab_lock(mca_pml_tm.fab);
-    take_probed(req);
-    outcome = PML_TM_ACTIVE == req->core.state
-                  ? fab_offload_cancel(&mca_pml_tm_comm(req->req_recv.req_base.req_comm)->scope,
-                                       &req->offload)
-                  : FAB_OFFLOAD_NOT_POSTED;
-    if (FAB_OFFLOAD_DONE == outcome) {
-        mca_pml_tm_offload_release(req);
-        ++mca_pml_tm.counters.cancelled;
-        request->req_status._cancelled = true;
-        mca_pml_tm_recv_done(req);
-    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_offload_has(req)) {
-        /* the device must release it first */
-        mca_pml_tm_check_peer(mca_pml_tm_offload_sender(req, &req->tm_match));
-    } else if (FAB_OFFLOAD_NOT_POSTED == outcome && mca_pml_tm_is_orphan(&req->core)) {
-        mca_pml_tm_recv_finish(req, request->req_status.MPI_ERROR);
-    }
-    fab_unlock(mca_pml_tm.fab);
-    /* there Open MPI's progress calls this */
-    if (FAB_OFFLOAD_LATER == outcome && !mca_pml_tm_is_fault_tolerant()) {
-        wait_for_device(req);
+    /*
+     * No message that is sent after MPI_Cancel has returned may find the receive, though MPI would
+     * allow it: programs rely on it, and a device answers soon.  With fault tolerance Open MPI's
+     * progress calls this.
+     */
+    while (cancel_recv((mca_pml_tm_recv_request_t *) request) && !mca_pml_tm_is_fault_tolerant()) {
+        mca_pml_tm_progress();
     }
     mca_pml_tm_complete_done();
     return OMPI_SUCCESS;

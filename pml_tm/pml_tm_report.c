@@ -37,7 +37,7 @@ enum {
     RECEIVED,
     CROWDED, /* processes poll that share their processors */
     BY,      /* of each provider: messages, bytes */
-    COUNTERS = BY + 2 * FAB_MAX_PROVIDERS,
+    COUNTERS = BY + 2 * FAB_NUM_PROVIDERS,
     NO_GET = COUNTERS,
     RING_FULL,
 };

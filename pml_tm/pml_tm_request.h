@@ -25,9 +25,8 @@
 
 #include "pml_tm.h"
 
-#include "offload/offload_types.h"
-
 #include "pml_tm_blocks.h"
+#include "pml_tm_offload.h"
 
 typedef enum {
     PML_TM_INACTIVE = 0,
@@ -111,17 +110,16 @@ OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
 struct mca_pml_tm_recv_request {
     mca_pml_base_recv_request_t req_recv;
     mca_pml_tm_core_t core;
-    char *data;                 /* contiguous buffer, or NULL: to be unpacked */
-    size_t capacity;            /* bytes the receive can take */
-    fab_offload_recv_t offload; /* its first member is what the matcher knows */
+    char *data;      /* contiguous buffer, or NULL: to be unpacked */
+    size_t capacity; /* bytes the receive can take */
+    union {
+        fab_match_recv_t match;     /* what the matcher knows */
+        mca_pml_tm_listed_t listed; /* begins with match */
+    };
     /* a short message touches nothing below */
-    size_t wanted;           /* bytes of this message to receive: min(its length, capacity) */
-    size_t received;         /* bytes of these that have arrived */
-    fab_rma_t rma;           /* fetching */
-    fab_tm_match_t tm_match; /* what the device matched, until all data has arrived */
-    mca_pml_tm_recv_request_t *memory_next;  /* in mca_pml_tm.memory, see pml_tm_offload.c */
-    mca_pml_tm_recv_request_t **memory_prev; /* NULL: it is not there */
-    bool is_memory_shared; /* another receive had the same memory when this one started */
+    size_t wanted;   /* bytes of this message to receive: min(its length, capacity) */
+    size_t received; /* bytes of these that have arrived */
+    fab_rma_t rma;   /* fetching */
     /* where received is, in data of blocks */
     mca_pml_tm_place_t place;
     struct iovec block; /* what is left of the block that is unpacked (unpack_by_blocks()) */
@@ -254,9 +252,9 @@ static inline bool mca_pml_tm_is_exposed(const mca_pml_tm_send_request_t *req)
     return req->is_exposed && req->exposed_by == req->core.peer->provider;
 }
 
-static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_offload_recv_t *recv)
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_of(fab_match_recv_t *match)
 {
-    return FAB_CONTAINER_OF(recv, mca_pml_tm_recv_request_t, offload);
+    return FAB_CONTAINER_OF(match, mca_pml_tm_recv_request_t, match);
 }
 
 /* The status of a blocking receive that had no request; status may be MPI_STATUS_IGNORE. */

@@ -381,7 +381,6 @@ static void pipeline(mca_pml_tm_recv_request_t *req)
 {
     const bool is_placed = NULL != req->data && fab_peer_has_places(req->core.peer);
 
-    ++mca_pml_tm.counters.rndv_pipeline;
     mca_pml_tm.counters.rndv_pipeline_bytes += req->wanted;
     send_cts(req, PML_TM_WAIT_DATA, req->wanted, is_placed ? FAB_FRAGMENT_LOCAL_MAX : 0);
 }
@@ -408,12 +407,6 @@ static void get_complete(fab_rma_t *rma, int status)
     } /* otherwise the peer is gone, and the request stays open: see pml_tm_failure.h */
 }
 
-static void count_get(const mca_pml_tm_recv_request_t *req)
-{
-    ++mca_pml_tm.counters.rndv_get;
-    mca_pml_tm.counters.rndv_get_bytes += req->wanted;
-}
-
 /* Read the missing data from the sender's memory.  False: this is impossible, and counted. */
 static bool get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
 {
@@ -428,13 +421,13 @@ static bool get(mca_pml_tm_recv_request_t *req, const fab_rndv_t *rndv)
         req->rma.rkey = rndv->rkey;
         req->rma.complete = get_complete;
         if (mca_pml_tm.fab->config.name == req->core.peer->name && fab_get_now(&req->rma)) {
-            count_get(req); /* a message of this process to itself: no poll is needed */
-            fetched(req);
+            mca_pml_tm.counters.rndv_get_bytes += req->wanted;
+            fetched(req); /* a message of this process to itself: no poll is needed */
             return true;
         }
         if (OMPI_SUCCESS == fab_get(&req->rma)) {
             ++mca_pml_tm.num_gets;
-            count_get(req);
+            mca_pml_tm.counters.rndv_get_bytes += req->wanted;
             return true;
         }
     }
@@ -480,7 +473,7 @@ static void again(fab_peer_t *peer, mca_pml_tm_recv_request_t *req, const void *
     memcpy(&rndv, data, sizeof(rndv));
     fab_idmap_remove(&mca_pml_tm.ids, req->core.id);
     req->core.id = 0;
-    mca_pml_tm_recv_rndv(req, peer, req->tm_match.hdr, &rndv, NULL, 0);
+    mca_pml_tm_recv_rndv(req, peer, req->listed.match.hdr, &rndv, NULL, 0);
 }
 
 void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t len)

@@ -222,7 +222,7 @@ static int send_first(mca_pml_tm_send_request_t *req)
 }
 
 /*
- * The protocol is chosen anew, unless a part of the message is out: while the request waited its
+ * The protocol is chosen again, unless a part of the message is out: while the request waited its
  * receiver may have asked for announcements.
  */
 static int send_again(mca_pml_tm_send_request_t *req)
@@ -451,79 +451,58 @@ static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const mca_pml
     return OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record) ? peer : NULL;
 }
 
-/* May put_short() send so much? If not, put_longer() may. */
-static inline bool is_short(size_t count, const ompi_datatype_t *datatype)
+/* More than fab_send_short() takes: if it goes with its data and is not streamed. */
+static NOINLINE bool put_longer(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                                const char *data, size_t len)
 {
-    return OPAL_LIKELY(count * datatype->super.size <= mca_pml_tm.short_max);
-}
-
-/*
- * The common case of send_inline(), straight into the peer's ring: a few bytes of a plain type.
- * False: nothing was done.
- */
-static inline __attribute__((always_inline)) bool
-put_short(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-          mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
-{
-    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-    const size_t len = count * datatype->super.size;
-    fab_peer_t *peer;
-
-    if (OPAL_UNLIKELY(0 == (tmc->fast & PML_TM_FAST_SEND) || !mca_pml_tm_is_plain(datatype) ||
-                      MCA_PML_BASE_SEND_STANDARD != mode)) {
+    if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN ||
+        0 == (tmc->fast & PML_TM_FAST_LONGER) || !fab_send_any(peer, hdr, data, len)) {
         return false;
     }
-    peer = ring_peer(tmc, dst);
-    if (OPAL_UNLIKELY(NULL == peer ||
-                      !fab_send_short(peer,
-                                      fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
-                                      (const char *) buf + datatype->super.true_lb, len))) {
-        return false;
-    }
-    ++mca_pml_tm.sends_since_progress;
-    ++mca_pml_tm.short_sent[len];
-    return true;
-}
-
-/* The same for a longer message without gaps that goes with its data and is not streamed. */
-static inline __attribute__((always_inline)) bool
-put_longer(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-           mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
-{
-    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-    const unsigned needed = PML_TM_FAST_SEND | PML_TM_FAST_LONGER;
-    const size_t len = count * datatype->super.size;
-    const char *data = (const char *) buf + datatype->super.true_lb;
-    fab_peer_t *peer;
-
-    if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN || needed != (tmc->fast & needed) ||
-        MCA_PML_BASE_SEND_STANDARD != mode) {
-        return false;
-    }
-    peer = ring_peer(tmc, dst);
-    if (NULL == peer ||
-        !fab_send_any(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0), data, len)) {
-        return false;
-    }
-    ++mca_pml_tm.sends_since_progress;
     mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
     return true;
 }
 
-/* Either, with threads. */
-static inline __attribute__((always_inline)) bool
-put_locked(const void *buf, size_t count, const ompi_datatype_t *datatype, int dst, int tag,
-           mca_pml_base_send_mode_t mode, const ompi_communicator_t *comm)
+static inline __attribute__((always_inline)) bool put_short(fab_peer_t *peer, fab_hdr_t hdr,
+                                                            const char *data, size_t len)
 {
-    bool is_done;
+    if (OPAL_UNLIKELY(!fab_send_short(peer, hdr, data, len))) {
+        return false;
+    }
+    ++mca_pml_tm.short_sent[len];
+    return true;
+}
 
-    fab_mutex_lock(&mca_pml_tm.fab->lock);
-    is_done = is_short(count, datatype)
-                  ? put_short(buf, count, datatype, dst, tag, mode, comm)
-                  : mca_pml_tm_has_no_gaps(count, datatype) &&
-                        put_longer(buf, count, datatype, dst, tag, mode, comm);
-    fab_mutex_unlock(&mca_pml_tm.fab->lock);
-    return is_done;
+/*
+ * The common case of send_inline(), straight into the peer's ring: data without gaps.  False:
+ * nothing was done.
+ */
+static inline __attribute__((always_inline)) bool put_ring(const void *buf, size_t count,
+                                                           const ompi_datatype_t *datatype, int dst,
+                                                           int tag, mca_pml_base_send_mode_t mode,
+                                                           const ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0);
+    const char *data = (const char *) buf + datatype->super.true_lb;
+    const size_t len = count * datatype->super.size;
+    bool is_put = false;
+    fab_peer_t *peer;
+
+    if (OPAL_UNLIKELY(
+            MCA_PML_BASE_SEND_STANDARD != mode ||
+            (!mca_pml_tm_is_plain(datatype) && !mca_pml_tm_has_no_gaps(count, datatype)))) {
+        return false;
+    }
+    fab_lock(mca_pml_tm.fab);
+    peer = OPAL_LIKELY(0 != (tmc->fast & PML_TM_FAST_SEND)) ? ring_peer(tmc, dst) : NULL;
+    if (OPAL_LIKELY(NULL != peer)) {
+        is_put = OPAL_LIKELY(len <= mca_pml_tm.short_max) ? put_short(peer, hdr, data, len)
+                                                          : put_longer(tmc, peer, hdr, data, len);
+        mca_pml_tm.sends_since_progress += is_put;
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return is_put;
 }
 
 int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -589,52 +568,15 @@ static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *da
     return rc;
 }
 
-static NOINLINE int isend_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                                 ompi_request_t **request)
-{
-    if (OPAL_UNLIKELY(!put_locked(buf, count, datatype, dst, tag, mode, comm))) {
-        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
-    }
-    *request = &ompi_request_empty;
-    return OMPI_SUCCESS;
-}
-
-/* Out of line: a short message needs fewer registers. */
-static NOINLINE int isend_longer(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                                 int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                                 ompi_request_t **request)
-{
-    if (OPAL_UNLIKELY(!put_longer(buf, count, datatype, dst, tag, mode, comm))) {
-        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
-    }
-    *request = &ompi_request_empty;
-    return OMPI_SUCCESS;
-}
-
-static NOINLINE int isend_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
-                                ompi_request_t **request)
-{
-    if (OPAL_UNLIKELY(!is_short(count, datatype))) {
-        return mca_pml_tm_has_no_gaps(count, datatype)
-                   ? isend_longer(buf, count, datatype, dst, tag, mode, comm, request)
-                   : isend_any(buf, count, datatype, dst, tag, mode, comm, request);
-    }
-    if (OPAL_UNLIKELY(!put_short(buf, count, datatype, dst, tag, mode, comm))) {
-        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
-    }
-    *request = &ompi_request_empty;
-    return OMPI_SUCCESS;
-}
-
 int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                      mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                      ompi_request_t **request)
 {
-    return OPAL_UNLIKELY(opal_using_threads())
-               ? isend_locked(buf, count, datatype, dst, tag, mode, comm, request)
-               : isend_alone(buf, count, datatype, dst, tag, mode, comm, request);
+    if (OPAL_UNLIKELY(!put_ring(buf, count, datatype, dst, tag, mode, comm))) {
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+    }
+    *request = &ompi_request_empty;
+    return OMPI_SUCCESS;
 }
 
 static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
@@ -673,40 +615,13 @@ static NOINLINE int send_short(const void *buf, size_t count, ompi_datatype_t *d
     return OMPI_SUCCESS;
 }
 
-static NOINLINE int send_locked(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
-{
-    return OPAL_LIKELY(put_locked(buf, count, datatype, dst, tag, mode, comm))
-               ? OMPI_SUCCESS
-               : send_any(buf, count, datatype, dst, tag, mode, comm);
-}
-
-static NOINLINE int send_longer(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                                int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
-{
-    return OPAL_LIKELY(put_longer(buf, count, datatype, dst, tag, mode, comm))
-               ? OMPI_SUCCESS
-               : send_any(buf, count, datatype, dst, tag, mode, comm);
-}
-
-static NOINLINE int send_alone(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
-{
-    if (OPAL_UNLIKELY(!is_short(count, datatype))) {
-        return mca_pml_tm_has_no_gaps(count, datatype)
-                   ? send_longer(buf, count, datatype, dst, tag, mode, comm)
-                   : send_any(buf, count, datatype, dst, tag, mode, comm);
-    }
-    return OPAL_LIKELY(put_short(buf, count, datatype, dst, tag, mode, comm))
-               ? OMPI_SUCCESS
-               : send_short(buf, count, datatype, dst, tag, mode, comm);
-}
-
-/* Two functions, so that neither pays for the registers that the other needs. */
 int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
 {
-    return OPAL_UNLIKELY(opal_using_threads())
-               ? send_locked(buf, count, datatype, dst, tag, mode, comm)
-               : send_alone(buf, count, datatype, dst, tag, mode, comm);
+    if (OPAL_LIKELY(put_ring(buf, count, datatype, dst, tag, mode, comm))) {
+        return OMPI_SUCCESS;
+    }
+    return !opal_using_threads() && count * datatype->super.size <= mca_pml_tm.short_max
+               ? send_short(buf, count, datatype, dst, tag, mode, comm)
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
 }

@@ -18,7 +18,7 @@ unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol)
 {
     unsigned long long sum = 0;
 
-    for (unsigned i = 0; i < FAB_MAX_PROVIDERS; ++i) {
+    for (unsigned i = 0; i < FAB_NUM_PROVIDERS; ++i) {
         sum += num_messages(&mca_pml_tm.sent[protocol][i]);
     }
     if (PML_TM_SENT_EAGER == protocol) {

@@ -35,9 +35,8 @@ static unsigned long long count_messages(void)
 {
     const mca_pml_tm_counters_t *c = &mca_pml_tm.counters;
 
-    return c->expected + c->unexpected + c->cancelled + c->cancelled_sends +
-           mca_pml_tm_sent_by(PML_TM_SENT_EAGER) + mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) +
-           mca_pml_tm_sent_by(PML_TM_SENT_RNDV);
+    return c->expected + c->unexpected + c->cancelled + mca_pml_tm_sent_by(PML_TM_SENT_EAGER) +
+           mca_pml_tm_sent_by(PML_TM_SENT_EAGER_SYNC) + mca_pml_tm_sent_by(PML_TM_SENT_RNDV);
 }
 
 /* A call that returns if there is nothing: the program calls it, and others, again and again. */
@@ -191,7 +190,7 @@ static bool visit_recv(void *ctx, const fab_match_recv_t *match)
 {
     const walk_t *walk = ctx;
 
-    return add_recv(walk->list, mca_pml_tm_recv_of((fab_offload_recv_t *) match));
+    return add_recv(walk->list, mca_pml_tm_recv_of((fab_match_recv_t *) match));
 }
 
 static bool visit_msg(void *ctx, const fab_match_msg_t *match)
@@ -257,7 +256,9 @@ static void visit_recvs(walk_t *walk)
         mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
 
         if (NULL != tmc && (NULL == walk->only || tmc == walk->only)) {
-            fab_offload_file(&tmc->scope);
+            if (NULL != tmc->scope) {
+                mca_pml_tm.offload->file(tmc->scope);
+            }
             fab_match_visit_recvs(&tmc->match, visit_recv, walk);
         }
     }

@@ -50,7 +50,7 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
                             const void *buf, size_t count, ompi_datatype_t *datatype);
 
 /*
- * The message of a request, from its offset on, as far as there is room; from the first fragment to
+ * The message of a request, from its offset on, while there is room; from the first fragment to
  * the last its item is the first in the peer's queue, so that nothing comes in between.
  * OPAL_ERR_RESOURCE_BUSY: more is left.  Lock held.
  */

@@ -138,7 +138,7 @@ enum { PML_TM_REPORT_WORDS = 32 };
 typedef struct mca_pml_tm_address {
     uint32_t magic;      /* PML_TM_ADDRESS_MAGIC */
     uint16_t version;    /* PML_TM_WIRE_VERSION: both sides must have the same */
-    uint8_t source_bits; /* likewise */
+    uint8_t source_bits; /* both sides must have the same */
     uint8_t reserved;    /* 0 */
 } mca_pml_tm_address_t;
 

@@ -37,9 +37,8 @@ pml_tm_sources = \
 	pml_tm/pml_tm_msg.h \
 	pml_tm/pml_tm_nodes.c \
 	pml_tm/pml_tm_nodes.h \
-	pml_tm/pml_tm_offload.c \
 	pml_tm/pml_tm_offload.h \
-	pml_tm/pml_tm_offload_events.c \
+	pml_tm/pml_tm_offload_engine.c \
 	pml_tm/pml_tm_params.c \
 	pml_tm/pml_tm_params.h \
 	pml_tm/pml_tm_peer.c \

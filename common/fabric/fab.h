@@ -47,7 +47,7 @@
  * reports the failure once (fab_config_t.peer_failed), ends the peer's RMA with an error, and runs
  * its queued items so that they see the error.
  *
- * The provider checks bytes from other processes as far as the fabric understands them (lengths,
+ * The provider checks those bytes from other processes that the fabric understands (lengths,
  * ids, states); handlers must check tag, app_ctx and payload.
  */
 #ifndef FAB_H
@@ -265,10 +265,11 @@ struct fab {
     uint32_t events; /* of all providers in calls of fab_progress(), so far */
     uint32_t passes; /* calls of fab_progress(), so far */
     /*
-     * Set by a user: who polls in vain lets other processes have the processor, so each poll is to
+     * Set by a user: a process whose poll finds nothing yields its processor, so each poll is to
      * look at all.
      */
     bool is_yielding;
+    bool is_far;    /* set by a user for a fab_progress() that comes long after the one before */
     bool may_sleep; /* a user calls fab_sleep() */
     /* peers that were given to another provider, so far: their caps are others than they were */
     uint32_t num_moved;
@@ -377,7 +378,7 @@ struct fab_item {
 };
 
 /* Providers, built or not. */
-enum { FAB_MAX_PROVIDERS = 5 };
+enum { FAB_NUM_PROVIDERS = 5 };
 
 /*
  * A process that this one communicates with.  One cache line: a job may know a million peers.  Only
@@ -395,7 +396,7 @@ struct fab_peer {
     void *user[FAB_NUM_USERS]; /* each user's own per-peer state */
     uint32_t eager_max;        /* longest payload of one message to this peer, bytes */
     /*
-     * FAB_CAP_* as far as known: FAB_CAP_GET is dropped when the peer's memory proves unreachable
+     * FAB_CAP_* that are known: FAB_CAP_GET is dropped when the peer's memory proves unreachable
      */
     uint8_t caps;
     uint8_t users;    /* bit n: opened by user n; bit 4 + n: closed by it */
@@ -625,7 +626,7 @@ static inline int fab_item_send_from(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t 
 /*
  * Send a small message (len <= 256), or keep a copy and send it as soon as possible, in order.  For
  * control messages from handlers.  Errors: OPAL_ERR_UNREACH.  Without memory for the copy the peer
- * would wait in vain, so it is failed.
+ * would wait for ever, so it is failed.
  */
 FAB_EXPORT int fab_post(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
 

@@ -31,9 +31,6 @@ enum {
 
 #define FAB_NO_RECORD UINT32_MAX /* no record number */
 
-_Static_assert((int) FAB_NUM_PROVIDERS <= (int) FAB_MAX_PROVIDERS,
-               "users have arrays of that length");
-
 typedef struct fab_slot {
     fab_domain_t *dom; /* NULL: not open */
     char why_not[FAB_SENTENCE_MAX];
@@ -47,6 +44,7 @@ typedef struct fab_move {
     fab_peer_t *peer;
     void *address; /* sections of the providers that may take it; malloc() */
     int rc;
+    bool is_owed; /* the peer waits for this process's request: fab_peer_owes() */
     char why[FAB_SENTENCE_MAX];
 } fab_move_t;
 
@@ -167,7 +165,9 @@ uint32_t fab_record_new(fab_core_t *core, uint64_t name);
 fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number);
 /* It does not come into the table. */
 void fab_record_release(fab_core_t *core, uint32_t number);
-/* Release the peer's record, if nobody needs it any more. */
+/* Is it to move (core->moves)? */
+bool fab_record_has_move(const fab_core_t *core, const fab_peer_t *peer);
+/* Release the peer's record, if no user needs it any more. */
 void fab_record_try_release(fab_peer_t *peer);
 void fab_record_free(fab_core_t *core);
 
@@ -214,8 +214,11 @@ void fab_queue_free(fab_core_t *core);
 /* fab_move.c */
 /* The peer was opened with this address: keep what it takes to move to another provider. */
 void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *address);
-/* The peer asks for a connection by another provider than its own. */
-void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+/*
+ * The peer asks for a connection by another provider than its own.  True: look at that later: it
+ * moves, or may.
+ */
+bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len);
 int fab_move_run(fab_core_t *core);
 void fab_move_free(fab_core_t *core);

@@ -32,7 +32,6 @@
     X(shm_coop_helped, "large receives of which the sender gave a part, or all")                   \
     X(shm_coop_given, "bytes of its memory that this process gave to receivers")                   \
     X(ofi_msgs_sent, "messages sent by libfabric")                                                 \
-    X(ofi_packs, "messages by libfabric that were several short ones")                             \
     X(ofi_again, "operations that libfabric's provider had no room for")                           \
     X(ofi_strays, "messages by libfabric that were of no peer, or of one that had left")           \
     X(ofi_early, "messages by libfabric reported before one that goes before them: copied")        \
@@ -40,7 +39,6 @@
     X(ofi_errors, "operations that libfabric reported as failed")                                  \
     X(ofi_lost_errors, "of these, those without a sign which peer they were for")                  \
     X(verbs_msgs_sent, "messages sent by verbs")                                                   \
-    X(verbs_chained, "messages handed to a device with the same doorbell as the one before")       \
     X(verbs_no_path, "connections given up before use, as no packet passed between the two ports") \
     X(verbs_other_ports, "times that a peer was tried by other ports, as it was not reached")      \
     X(verbs_evicted, "idle connections given up, as there were verbs_max_connections")             \
@@ -51,11 +49,7 @@
     X(verbs_rail_returned, "shares that these gave back, and the first port read")                 \
     X(verbs_locked_memory,                                                                         \
       "registrations refused because locked memory was used up (RLIMIT_MEMLOCK)")                  \
-    X(verbs_qp_errors, "connections that broke")                                                   \
-    X(verbs_tm_listed, "receives listed on a device that matches tags")                            \
     X(verbs_tm_listed_user, "receives into the user's own buffer listed on a device")              \
-    X(verbs_tm_matched, "messages matched by a device")                                            \
-    X(verbs_tm_requests, "rendezvous that the receiver's device may do, if it matches them")       \
     X(verbs_tm_rndv, "rendezvous that the device did by itself, without this process")             \
     X(verbs_tm_overwritten,                                                                        \
       "announcements in the memory of a listed receive that the program overwrote")                \
@@ -64,28 +58,22 @@
     X(verbs_tm_failed, "devices whose tag matching could not be used, though they have it")        \
     X(verbs_async_events, "events that RDMA devices reported")                                     \
     X(registrations, "registrations of memory for verbs or libfabric, which no cache had")         \
-    X(early_messages, "messages kept for a component that had not started here")                   \
-    X(late_messages, "messages dropped because the component that they were for had closed here")  \
     X(tcp_msgs_sent, "messages sent by TCP")                                                       \
-    X(tcp_msgs_received, "messages received by TCP")                                               \
     X(tcp_writes, "system calls that wrote messages to TCP")                                       \
     X(tcp_reads, "system calls that read messages from TCP")                                       \
     X(tcp_sends_from_memory, "messages written to TCP straight from the user's memory")            \
     X(tcp_placed, "messages read from TCP straight to the user's memory")                          \
-    X(tcp_blocked, "times that the kernel accepted no more data for a TCP connection")             \
     X(tcp_links_made, "further TCP connections made to a peer, for parts of long messages")        \
     X(tcp_links_failed, "further TCP connections that could not be made, and are not used")        \
     X(tcp_links_lost, "further TCP connections that broke; what they carried was sent again")      \
     X(tcp_links_slow, "further TCP connections not used any more, as messages waited for them")    \
-    X(tcp_striped, "messages sent over several TCP connections")                                   \
-    X(tcp_striped_bytes, "bytes of them that did not go by the first connection")                  \
+    X(tcp_striped_bytes, "bytes of long messages that did not go by a peer's first connection")    \
     X(tcp_strangers, "connections to the TCP port without proof of belonging to the job")          \
-    X(tcp_peers_lost, "TCP connections that broke, each failing its peer")                         \
     X(connections, "queue pairs and TCP connections made")                                         \
+    X(connections_lost, "connections of verbs or TCP that broke, each failing its peer")           \
     X(crossed, "connections that both sides began at the same time")                               \
     X(refused, "requests of peers for a connection that were refused")                             \
     X(no_credit, "sends over a network that waited until the peer had taken more")                 \
-    X(credit_messages, "messages sent only to return credits")                                     \
     X(small_windows,                                                                               \
       "peers with a smaller window, as others share the buffers, or locked memory is short")       \
     X(rma_bytes, "bytes moved by RDMA READ or WRITE, or by RMA of libfabric")                      \

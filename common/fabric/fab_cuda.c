@@ -17,7 +17,7 @@
 
 /*
  * The function is in a library that Open MPI installs, unless its components are a part of
- * libopen-pal.  Not linked: nobody else may have loaded that library, and the loader would not look
+ * libopen-pal.  Not linked: perhaps nothing else loads that library, and the loader would not look
  * for it where Open MPI is.
  */
 static int (*find_look(void))(void)

@@ -21,7 +21,7 @@ const fab_help_topic_t fab_fit_help[] = {
      "  Running:    Open MPI %s (%s)\n"
      "  Problem:    %s\n"
      "\n"
-     "Build pml_tm anew for the Open MPI that runs (configure --with-ompi=PREFIX),\n"
+     "Build pml_tm again for the Open MPI that runs (configure --with-ompi=PREFIX),\n"
      "or start the program with the Open MPI that pml_tm was built for.\n"},
     /* by the other processes: the first may be ended before it says anything */
     {"misfit-short", "The %s, built for Open MPI %s, is not used with %s: %s.\n"},

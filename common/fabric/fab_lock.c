@@ -33,7 +33,7 @@ void fab_mutex_lock_slow(fab_mutex_t *mutex)
     if (!spin(mutex)) {
         /*
          * It stays SLEPT_ON in this thread's hands, as others may sleep, too: at worst the unlock
-         * wakes nobody. acquire: pairs with the release in fab_mutex_unlock().
+         * wakes no thread. acquire: pairs with the release in fab_mutex_unlock().
          */
         while (FAB_MUTEX_FREE !=
                atomic_exchange_explicit(&mutex->state, FAB_MUTEX_SLEPT_ON, memory_order_acquire)) {

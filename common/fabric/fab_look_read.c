@@ -168,7 +168,7 @@ static bool is_look(int dir, const char *name)
     return len >= (ssize_t) sizeof(memory) - 1 && 0 == memcmp(target, memory, sizeof(memory) - 1);
 }
 
-/* The first of the process's descriptors in this directory that is one, opened anew; -1: none. */
+/* The first of the process's descriptors in this directory that is one, opened again; -1: none. */
 static int open_in(DIR *dir, uint32_t pid, fab_look_t *head)
 {
     struct dirent *entry;

@@ -88,7 +88,7 @@ typedef struct fab_look_status {
     _Atomic uint32_t number; /* odd: it is being written; another one: it was written meanwhile */
     uint32_t polls;          /* of the fabric, so far */
     uint64_t seen_ns;        /* CLOCK_MONOTONIC, when `wait` was written; 0: never */
-    uint64_t since_ns;       /* when the wait began, as far as was noticed */
+    uint64_t since_ns;       /* when the beginning of the wait was noticed */
     uint64_t listed_ns;      /* when `waits` were written; 0: never */
     uint32_t count;          /* of `waits` */
     uint32_t has_more;       /* 1: there are more, which are not in `waits` */

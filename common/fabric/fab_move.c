@@ -2,8 +2,8 @@
 /*
  * A peer moves to the next provider that reaches it, if its own cannot make a connection.
  *
- * Only while nothing is on its way by the provider: before the first connection was up, or after
- * one that ended in order (fab_provider_t.is_bound).  So nothing can be lost, doubled or overtaken.
+ * Only while nothing is on its way by the provider: before a connection was used, or after one that
+ * ended in order (fab_provider_t.asked_by_later).  So nothing can be lost, doubled or overtaken.
  * What waits for the peer stays in its queue.
  *
  *      this process   fab_peer_cannot_connect(): its own attempt has failed, or was refused
@@ -17,6 +17,10 @@
  * failed knows that the other has sent nothing, and the other, which finds its connection not up,
  * knows the same of the first. Both can come to it at the same time, each by itself; providers are
  * tried in the same order everywhere, and never one before the present one, so they meet.
+ *
+ * A process that has answered the peer, and finds that the answer cannot reach it, asks the peer by
+ * the next provider at once (fab_peer_owes()): the peer would wait for ever.  So even one that is
+ * closed here moves, and ends in order there.
  *
  * A connection that ends has ended here before its other side knows: then the other drops the peer
  * when it does, and what came last is delivered.
@@ -42,13 +46,15 @@ static void **spare_of(const fab_peer_t *peer)
     return NULL != provider->spare && NULL != peer->ep ? provider->spare(peer) : NULL;
 }
 
-/* The same, if the peer can move now. */
-static void **spare_to_move(const fab_peer_t *peer)
+/* The peer asks by a later provider. */
+static fab_moves_t may_leave(fab_peer_t *peer)
 {
     const fab_provider_t *provider = fab_providers[peer->provider];
-    void **spare = spare_of(peer);
 
-    return NULL != spare && NULL != provider->is_bound && provider->is_bound(peer) ? NULL : spare;
+    if (NULL != provider->asked_by_later && NULL != peer->ep) {
+        return provider->asked_by_later(peer);
+    }
+    return NULL != spare_of(peer) ? FAB_MOVES : FAB_STAYS;
 }
 
 /*
@@ -89,8 +95,11 @@ void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *addre
 
 bool fab_peer_is_moving(const fab_peer_t *peer)
 {
+    const fab_core_t *core = fab_core(peer->fab);
+
     return (FAB_PEER_UP == peer->state && &fab_no_ops == peer->ops) ||
-           (FAB_PEER_CLOSED == peer->state && fab_core_has_failure(fab_core(peer->fab), peer));
+           (FAB_PEER_CLOSED == peer->state &&
+            (fab_core_has_failure(core, peer) || fab_record_has_move(core, peer)));
 }
 
 /* The address is the move's from now on.  False: there is no memory. */
@@ -119,31 +128,45 @@ void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why)
     if (FAB_PEER_UP != peer->state || fab_peer_is_moving(peer)) {
         return;
     }
-    spare = spare_to_move(peer);
+    spare = spare_of(peer);
     if (NULL != spare && NULL != *spare && note(core, peer, *spare, rc, why)) {
         *spare = NULL;
         return;
     }
     if (NULL != spare && 0 == peer->users && NULL == peer->pending) {
-        peer->state = FAB_PEER_CLOSED; /* it asked, and will by its next provider: nobody fails */
+        peer->state = FAB_PEER_CLOSED; /* it asked, and will by its next provider: no peer fails */
     }
     fab_peer_fail(peer, rc, why);
 }
 
-void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
-                       size_t len)
+void fab_peer_owes(fab_peer_t *peer, int rc, const char *why)
+{
+    fab_core_t *core = fab_core(peer->fab);
+    void **spare = spare_of(peer);
+
+    if (FAB_PEER_FAILED == peer->state || fab_peer_is_moving(peer)) {
+        return;
+    }
+    if (NULL != spare && NULL != *spare && note(core, peer, *spare, rc, why)) {
+        *spare = NULL;
+        LIST_FIRST(&core->moves)->is_owed = true;
+    } else {
+        fab_peer_fail(peer, rc, why);
+    }
+}
+
+/* Note that a peer moves which is asked by this provider. */
+static void follow(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+                   size_t len)
 {
     const char *why = "The other process could not connect.";
     fab_wire_head_t *address;
 
-    if (provider <= peer->provider || NULL == spare_to_move(peer) || fab_peer_is_moving(peer)) {
-        return;
-    }
     if (FAB_PEER_CLOSED == peer->state) {
         fab_peer_fail(peer, OPAL_ERR_UNREACH, why); /* the record goes; the next one is new */
         return;
     }
-    address = FAB_PEER_UP == peer->state && len <= FAB_ADDRESS_MAX
+    address = len <= FAB_ADDRESS_MAX
                   ? calloc(1, sizeof(*address) + sizeof(fab_wire_section_t) + len + 8)
                   : NULL;
     if (NULL == address) {
@@ -154,6 +177,20 @@ void fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
     if (!note(core, peer, address, OPAL_ERR_UNREACH, why)) {
         free(address);
     }
+}
+
+bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
+                       size_t len)
+{
+    fab_moves_t moves = FAB_STAYS;
+
+    if (provider > peer->provider && FAB_PEER_FAILED != peer->state && !fab_peer_is_moving(peer)) {
+        moves = may_leave(peer);
+    }
+    if (FAB_MOVES == moves) {
+        follow(core, peer, provider, section, len);
+    }
+    return FAB_MOVES_LATER == moves || fab_peer_is_moving(peer);
 }
 
 /* ---- moving ---------------------------------------------------------------- */
@@ -172,6 +209,10 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
         fab_peer_fail(peer, move->rc, why);
         return;
     }
+    if (FAB_PEER_CLOSED == peer->state) {
+        peer->ops = &fab_no_ops;
+        peer->caps = 0;
+    }
     fab_counters.peers_moved++;
     fab_look_event(&core->fab, (fab_event_t){.kind = FAB_EVENT_PEER_MOVED, .peer = peer->name});
     core->fab.num_moved++;
@@ -180,6 +221,18 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
     fab_log(&core->fab, 1, "process 0x%llx is reached by %s, not by %s: %s",
             (unsigned long long) peer->name, fab_peer_provider_name(peer),
             fab_providers[from]->name, move->why);
+    if (move->is_owed && NULL != fab_providers[peer->provider]->ask_owed) {
+        fab_providers[peer->provider]->ask_owed(peer);
+    }
+}
+
+/* It has failed, or was closed, and the peer does not wait. */
+static bool is_over(const fab_core_t *core, const fab_move_t *move)
+{
+    const int state = move->peer->state;
+
+    return FAB_PEER_FAILED == state ||
+           (FAB_PEER_CLOSED == state && (!move->is_owed || fab_core_has_failure(core, move->peer)));
 }
 
 static void end(fab_move_t *move)
@@ -196,13 +249,13 @@ int fab_move_run(fab_core_t *core)
     int events = 0;
 
     for (fab_move_t *move = LIST_FIRST(&core->moves); NULL != move; move = next) {
-        bool is_over = FAB_PEER_UP != move->peer->state; /* it has failed, or was closed */
-        if (!is_over && fab_failed_drop(core, move->peer)) {
+        bool is_done = is_over(core, move);
+        if (!is_done && fab_failed_drop(core, move->peer)) {
             attach_to_next(core, move);
-            is_over = true;
+            is_done = true;
         }
         next = LIST_NEXT(move, link);
-        if (is_over) {
+        if (is_done) {
             end(move);
             events++;
         }

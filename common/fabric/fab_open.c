@@ -44,6 +44,7 @@ static bool core_covers_job(const fab_core_t *core)
            (config->num_procs == config->num_local && core_reaches_others(core));
 }
 
+/* Only here is it known what configure has found: FAB_HAVE_OFI, FAB_HAVE_VERBS. */
 static const fab_provider_t *load(fab_t *fab, const fab_provider_t *provider, const char **why)
 {
 #if FAB_HAVE_OFI
@@ -56,8 +57,9 @@ static const fab_provider_t *load(fab_t *fab, const fab_provider_t *provider, co
         return fab_load_verbs(fab, why);
     }
 #endif
-    (void) fab, (void) why;
-    return provider;
+    *why = fab_sentence(fab, "not built: configure found no %s",
+                        FAB_WIRE_OFI == provider->id ? "libfabric" : "libibverbs");
+    return NULL;
 }
 
 /* Open provider i, or keep the reason why not. */
@@ -261,7 +263,7 @@ bool fab_tm_use(fab_t *fab, const fab_tm_user_t *user, void *ctx, fab_tm_device_
 const char *fab_why_one_host(const fab_t *fab)
 {
     const fab_core_t *core = (const fab_core_t *) fab;
-    const char *why = "the provider verbs was not built: libibverbs was not there";
+    const char *why = NULL;
 
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (fab_providers[i]->reaches_hosts && NULL != core->slots[i].dom) {
@@ -301,14 +303,6 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
             len += (size_t) snprintf(buf + len, size - len, "-              %-5s  not used: %s\n",
                                      fab_providers[i]->name, slot->why_not);
         }
-    }
-    if (!FAB_HAVE_OFI && len < size) {
-        len += (size_t) snprintf(buf + len, size - len,
-                                 "-              ofi    not built: configure found no libfabric\n");
-    }
-    if (!FAB_HAVE_VERBS && len < size) {
-        snprintf(buf + len, size - len,
-                 "-              verbs  not built: configure found no libibverbs\n");
     }
 }
 

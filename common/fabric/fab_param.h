@@ -31,7 +31,7 @@ typedef struct fab_param {
     const char *name; /* without the component's prefix */
     fab_param_type_t type;
     int level; /* of MCA, 1 to 9 */
-    /* may be changed by MPI_T while the program runs: any value does no harm, and is read anew */
+    /* may be changed by MPI_T while the program runs: any value does no harm, and is read again */
     bool is_live;
     size_t offset; /* of the value in the owner's struct */
 

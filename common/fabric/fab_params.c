@@ -20,17 +20,6 @@ fab_params_t fab_params;
     }
 fab_limits_t fab_limits = FAB_LIMITS_STANDARD;
 
-#if FAB_HAVE_OFI
-#define OFI_NOTE ""
-#else
-#define OFI_NOTE " (not in this build)"
-#endif
-#if FAB_HAVE_VERBS
-#define VERBS_NOTE ""
-#else
-#define VERBS_NOTE " (not in this build)"
-#endif
-
 static const fab_param_t fab_rows[] = {
     {
         FAB_PARAM(fab_params_t, verbose, INT, 1),
@@ -43,8 +32,7 @@ static const fab_param_t fab_rows[] = {
     {
         FAB_PARAM(fab_params_t, providers, STRING, 1),
         .is_valid = fab_provider_is_list,
-        .form = "a list of self, shm, ofi" OFI_NOTE ", verbs" VERBS_NOTE
-                ", tcp with commas between",
+        .form = "a list of self, shm, ofi, verbs, tcp with commas between",
         .empty_means = "all",
         .help =
             "Providers that may be used, or, after ^, those that may not. The first that reaches a "

@@ -62,7 +62,7 @@ int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *addres
 }
 
 fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
-                               const void *address, size_t len)
+                               const void *address, size_t len, bool *is_later)
 {
     fab_core_t *core = fab_core(fab);
     fab_peer_t *known = fab_peer_find(fab, name);
@@ -73,8 +73,8 @@ fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint6
     while (fab_providers[i] != provider) {
         i++;
     }
+    *is_later = NULL != known && fab_move_asked_by(core, known, i, address, len);
     if (NULL != known) {
-        fab_move_asked_by(core, known, i, address, len);
         return known;
     }
     number = fab_record_new(core, name);

@@ -8,34 +8,23 @@
 
 #include "fabric/fab_wire.h"
 
-/* What is known of a provider before it is loaded. */
-#if FAB_HAVE_OFI
+/* What is known of a provider before it is loaded, or if it was not built. */
 static const fab_provider_t ofi_not_loaded = {
     .name = "ofi",
     .id = FAB_WIRE_OFI,
     .reaches_hosts = true,
     .is_apart = true,
 };
-#endif
 
-#if FAB_HAVE_VERBS
 static const fab_provider_t verbs_not_loaded = {
     .name = "verbs",
     .id = FAB_WIRE_VERBS,
     .reaches_hosts = true,
     .is_apart = true,
 };
-#endif
 
 const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS] = {
-    &fab_self_provider, &fab_shm_provider,
-#if FAB_HAVE_OFI
-    &ofi_not_loaded,
-#endif
-#if FAB_HAVE_VERBS
-    &verbs_not_loaded,
-#endif
-    &fab_tcp_provider,
+    &fab_self_provider, &fab_shm_provider, &ofi_not_loaded, &verbs_not_loaded, &fab_tcp_provider,
 };
 
 static const fab_provider_t *named(const char *name, size_t len)

@@ -11,14 +11,12 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_tm.h"
 
-/* Set by configure: is the provider verbs built? */
-#ifndef FAB_HAVE_VERBS
-#define FAB_HAVE_VERBS 0
-#endif
-/* ... and ofi? */
-#ifndef FAB_HAVE_OFI
-#define FAB_HAVE_OFI 0
-#endif
+/* May a peer leave its provider, if it asks by a later one? */
+typedef enum fab_moves {
+    FAB_MOVES,       /* nothing is on its way */
+    FAB_STAYS,       /* something is, or was */
+    FAB_MOVES_LATER, /* ask again */
+} fab_moves_t;
 
 /* a provider's state in this process; each defines its own, cast at the edge */
 typedef struct fab_domain fab_domain_t;
@@ -74,10 +72,17 @@ typedef struct fab_provider {
      */
     void **(*spare)(const fab_peer_t *peer);
     /*
-     * Is there a connection, or was there one that has not ended in order?  The peer stays then:
-     * something may be on its way.  NULL: there is none as long as spare() returns something.
+     * The peer, which has an ep, asks for a connection by a later provider: it has let go of this
+     * one.  If something was on its way, the peer fails.  NULL: it moves as long as spare() returns
+     * something.
      */
-    bool (*is_bound)(const fab_peer_t *peer);
+    fab_moves_t (*asked_by_later)(fab_peer_t *peer);
+    /*
+     * The peer has moved here, and waits for this process to ask for a connection, though nothing
+     * may be queued, and the peer may be closed (FAB_PEER_CLOSED: end it in order then).  NULL: it
+     * asks when something is sent.
+     */
+    void (*ask_owed)(fab_peer_t *peer);
 
     /*
      * Poll once: deliver what arrived with fab_deliver(), move RMA on.  Returns the number of
@@ -140,12 +145,13 @@ extern const fab_provider_t fab_self_provider;
 extern const fab_provider_t fab_shm_provider;
 extern const fab_provider_t fab_tcp_provider;
 
-enum { FAB_NUM_PROVIDERS = 3 + FAB_HAVE_OFI + FAB_HAVE_VERBS };
-
-/* Providers in order of preference; one changes when it is loaded, at the first fab_open(). */
+/*
+ * Providers in order of preference, those that are not in this build, too; one changes when it is
+ * loaded.
+ */
 extern const fab_provider_t *fab_providers[FAB_NUM_PROVIDERS];
 
-/* Are all names in this list, which ^ may begin, those of providers that were built? */
+/* Are all names in this list, which ^ may begin, those of providers? */
 bool fab_provider_is_list(const char *list);
 
 /*
@@ -156,11 +162,11 @@ bool fab_provider_is_in(const fab_provider_t *provider, const char *list);
 
 /*
  * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
- * memory.  If another provider was to reach it, and had no connection yet, it moves to this one
- * (fab_peer_is_moving()): ask again after the next fab_progress().
+ * memory.  If another provider was to reach it, and had no connection yet, it moves to this one:
+ * *is_later, ask again after the next fab_progress().
  */
 FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
-                                          const void *address, size_t len);
+                                          const void *address, size_t len, bool *is_later);
 
 /*
  * No connection to the peer can be made, and it is not bound to this provider. It moves to the
@@ -168,6 +174,8 @@ FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *prov
  * fab_peer_fail().
  */
 FAB_EXPORT void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why);
+/* The same, and the peer waits until this process asks it by the next one: even if it is closed. */
+FAB_EXPORT void fab_peer_owes(fab_peer_t *peer, int rc, const char *why);
 
 /*
  * Its provider is about to drop it, and another one to take it, or a new record: refuse connections

@@ -181,7 +181,7 @@ static int peer_run_items(fab_core_t *core, fab_peer_t *peer)
     return events;
 }
 
-/* Note in busy who has items and nobody else. Rare, so the search may be long. */
+/* Note in busy exactly the peers that have items. Rare, so the search may be long. */
 static void core_find_busy(fab_core_t *core)
 {
     core->is_busy_partial = false;

@@ -171,7 +171,7 @@ fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number)
     return peer;
 }
 
-static bool has_move(const fab_core_t *core, const fab_peer_t *peer)
+bool fab_record_has_move(const fab_core_t *core, const fab_peer_t *peer)
 {
     const fab_move_t *move;
 
@@ -203,8 +203,8 @@ void fab_record_try_release(fab_peer_t *peer)
     uint32_t at;
 
     if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending ||
-        core->running == peer || fab_core_has_failure(core, peer) || has_move(core, peer) ||
-        has_kept(core, peer)) {
+        core->running == peer || fab_core_has_failure(core, peer) ||
+        fab_record_has_move(core, peer) || has_kept(core, peer)) {
         return;
     }
     at = table_find(core, peer->name);

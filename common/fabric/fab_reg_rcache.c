@@ -2,7 +2,7 @@
 /*
  * Registrations in OPAL's cache "grdma".
  *
- * The cache registers whole pages and keeps registrations that nobody uses; it drops the oldest
+ * The cache registers whole pages and keeps registrations that are not used; it drops the oldest
  * when the device or the limit on locked memory refuses another. OPAL's memory hooks report memory
  * that is unmapped, which the cache deregisters at the next get.
  */
@@ -34,7 +34,7 @@ typedef struct fab_rcache_reg {
 /*
  * Called by the cache, never from within a memory hook. OUT_OF_RESOURCE: drop something and call
  * again.  That it can be written is noted also where it was not asked for: the cache gives it then
- * to who asks for that.
+ * to a caller that asks for that.
  */
 static int register_memory(void *data, void *base, size_t size,
                            mca_rcache_base_registration_t *super)

@@ -63,10 +63,10 @@ enum { FAB_TM_POSTED = 0, FAB_TM_BUSY, FAB_TM_DEAD };
 
 typedef enum fab_tm_kind {
     FAB_TM_EAGER, /* the message is there */
-    /* likewise: the device has read it from the sender's memory, and notified the sender */
+    /* the message is there: the device has read it, and notified the sender */
     FAB_TM_READ,
     FAB_TM_RNDV, /* the message is announced: rndv */
-    /* likewise, but the program has written over that: the sender is to be asked again */
+    /* as RNDV, but the program has written over rndv: the sender is to be asked again */
     FAB_TM_AGAIN,
     FAB_TM_LOST, /* nothing is there: the connection broke */
 } fab_tm_kind_t;
@@ -90,7 +90,7 @@ typedef struct fab_tm_user {
     void (*handled)(void *ctx);
     /* May no buffers be given back to the device now? */
     bool (*must_hold)(void *ctx);
-    /* Who sends messages with this tag that fit the receive; NULL: that is not known. */
+    /* The sender of messages with this tag that fit the receive; NULL: it is not known. */
     fab_peer_t *(*sender)(void *ctx, const fab_tm_recv_t *recv, uint64_t tag);
     /* These two return false for a completion that is impossible: the device is then given up. */
     bool (*matched)(void *ctx, fab_tm_recv_t *recv, const fab_tm_match_t *match);

@@ -74,7 +74,6 @@ static void use_handlers(fab_core_t *core, fab_user_t user, fab_am_fn_t fn)
 static void drop(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
-    fab_counters.late_messages++;
 }
 
 /* The handler of a user that has not started. */
@@ -100,7 +99,6 @@ static void keep(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, s
     }
     STAILQ_INSERT_TAIL(&user->kept, kept, link);
     user->kept_bytes += sizeof(*kept) + len;
-    fab_counters.early_messages++;
 }
 
 /* Hand on, or throw away, all that is kept for a user. A handler may send to this process. */

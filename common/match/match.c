@@ -638,6 +638,20 @@ fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t 
     return NULL;
 }
 
+fab_match_msg_t *fab_match_withdraw(fab_match_dom_t *dom, int32_t source, int32_t tag,
+                                    fab_match_is_fn_t is_it, const void *ctx)
+{
+    fab_match_msg_t *msg = fab_match_probe(dom, source, tag);
+
+    while (NULL != msg && !is_it(msg, ctx)) {
+        msg = fab_match_next_msg(dom, msg);
+    }
+    if (NULL != msg) {
+        fab_match_remove_msg(dom, msg);
+    }
+    return msg;
+}
+
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
 {
     fab_match_msg_t *user = list_first_msg(&dom->unexp_user);

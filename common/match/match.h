@@ -84,6 +84,14 @@ fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t 
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
 
 /*
+ * Withdraw a message for its sender: the oldest unexpected one with this source and tag for which
+ * is_it() is true, removed from the domain; or NULL: there is none.
+ */
+typedef bool (*fab_match_is_fn_t)(const fab_match_msg_t *msg, const void *ctx);
+fab_match_msg_t *fab_match_withdraw(fab_match_dom_t *dom, int32_t source, int32_t tag,
+                                    fab_match_is_fn_t is_it, const void *ctx);
+
+/*
  * Remove a posted receive.  True: it was posted and is now unlinked.  False: it is not posted: it
  * was matched or cancelled before, or is zeroed memory.
  */

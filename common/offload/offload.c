@@ -44,9 +44,12 @@ static inline void scope_unlink(fab_match_list_t *item)
     list_init(item);
 }
 
+/* Lists receives that may now be listed, hands over commands, reports the count if it is time. */
+static void flush(fab_offload_t *engine, bool is_idle);
+
 /* ---- filing in the matcher ----------------------------------------------- */
 
-void fab_offload_file_slow(fab_offload_scope_t *scope)
+void fab_offload_file(fab_offload_scope_t *scope)
 {
     while (!list_is_empty(&scope->unfiled)) {
         fab_match_recv_t *match = container_of(scope->unfiled.next, fab_match_recv_t, order);
@@ -188,7 +191,7 @@ static inline fab_offload_reason_t room(const fab_offload_t *engine)
         return FAB_OFFLOAD_LIST_FULL;
     }
     /* room for its ADD, and for the DELs of all listed receives */
-    return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_OPS_FULL;
+    return ring_room(engine) >= engine->listed + 2 ? FAB_OFFLOAD_LISTABLE : FAB_OFFLOAD_LIST_FULL;
 }
 
 static inline void link_recv(fab_offload_t *engine, fab_offload_recv_t *recv,
@@ -345,7 +348,7 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int3
         post_unlisted(scope, recv, reason, is_listable);
     } else if (!is_listed) {
         list_recv(engine, recv);
-        fab_offload_flush(engine);
+        flush(engine, false);
     }
 }
 
@@ -399,11 +402,8 @@ fab_offload_cancel_t fab_offload_cancel(fab_offload_scope_t *scope, fab_offload_
     if (!fab_match_cancel(scope->dom, &recv->match)) {
         return FAB_OFFLOAD_NOT_POSTED;
     }
-    if (NULL == scope->engine) {
-        return FAB_OFFLOAD_DONE;
-    }
     is_done = reclaim(scope, recv, false, FAB_OFFLOAD_CANCELLING);
-    fab_offload_flush(scope->engine);
+    flush(scope->engine, false);
     return is_done ? FAB_OFFLOAD_DONE : FAB_OFFLOAD_LATER;
 }
 
@@ -442,8 +442,8 @@ static fab_offload_recv_t *match_msg(fab_offload_scope_t *scope, int32_t source,
     return NULL;
 }
 
-fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source,
-                                              int32_t tag, bool by_device)
+fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                       bool by_device)
 {
     fab_offload_recv_t *recv;
 
@@ -456,13 +456,13 @@ fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_
      * is counted.
      */
     if (!by_device) {
-        fab_offload_flush(scope->engine);
+        flush(scope->engine, false);
     }
     return recv;
 }
 
-void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source,
-                             int32_t tag, bool by_device)
+void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source, int32_t tag,
+                      bool by_device)
 {
     if (by_device || !must_park(scope)) {
         fab_match_add_msg(scope->dom, msg, source, tag);
@@ -481,7 +481,7 @@ static fab_match_msg_t *first_parked(const fab_offload_scope_t *scope)
 
 /* Remove a message from the parked ones; if a DEL is under way for it, it stays for now. */
 static fab_match_msg_t *withdraw_parked(fab_offload_scope_t *scope, int32_t source, int32_t tag,
-                                        fab_offload_is_fn_t is_it, const void *ctx)
+                                        fab_match_is_fn_t is_it, const void *ctx)
 {
     for (fab_match_list_t *item = scope->parked.next; item != &scope->parked; item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
@@ -503,18 +503,11 @@ static fab_match_msg_t *withdraw_parked(fab_offload_scope_t *scope, int32_t sour
 }
 
 fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
-                                      fab_offload_is_fn_t is_it, const void *ctx)
+                                      fab_match_is_fn_t is_it, const void *ctx)
 {
-    fab_match_msg_t *msg = fab_match_probe(scope->dom, source, tag);
+    fab_match_msg_t *msg = fab_match_withdraw(scope->dom, source, tag, is_it, ctx);
 
-    while (NULL != msg && !is_it(msg, ctx)) {
-        msg = fab_match_next_msg(scope->dom, msg);
-    }
-    if (NULL != msg) {
-        fab_match_remove_msg(scope->dom, msg);
-        return msg;
-    }
-    return NULL != scope->engine ? withdraw_parked(scope, source, tag, is_it, ctx) : NULL;
+    return NULL != msg ? msg : withdraw_parked(scope, source, tag, is_it, ctx);
 }
 
 /*
@@ -691,7 +684,7 @@ fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool
 void fab_offload_poll_end(fab_offload_t *engine)
 {
     engine->is_polling = false;
-    fab_offload_flush(engine);
+    flush(engine, false);
 }
 
 /* ---- commands ----------------------------------------------------------- */
@@ -761,7 +754,6 @@ static int submit_sync(fab_offload_t *engine, uint32_t count, bool is_signaled)
         .wr_id = (uint64_t) engine->posted << 1 | 1,
     };
 
-    engine->counters.syncs++;
     return submit(engine, &cmd);
 }
 
@@ -854,11 +846,6 @@ static void flush(fab_offload_t *engine, bool is_idle)
     }
 }
 
-void fab_offload_flush(fab_offload_t *engine)
-{
-    flush(engine, false);
-}
-
 void fab_offload_idle(fab_offload_t *engine)
 {
     flush(engine, true);
@@ -918,7 +905,7 @@ bool fab_offload_next(fab_offload_t *engine, fab_offload_event_t *event)
     if (next_orphan(engine, event) || next_parked(engine, event)) {
         return true;
     }
-    fab_offload_flush(engine);
+    flush(engine, false);
     return false;
 }
 
@@ -962,15 +949,12 @@ void fab_offload_fini(fab_offload_t *engine)
 bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, fab_match_dom_t *dom)
 {
     memset(scope, 0, sizeof(*scope));
-    scope->dom = dom;
-    if (NULL == engine) {
-        return true;
-    }
     scope->plain = calloc(2, sizeof(*scope->plain));
     if (NULL == scope->plain) {
         return false;
     }
     scope->late = scope->plain + 1;
+    scope->dom = dom;
     scope->engine = engine;
     list_init(&scope->unfiled);
     list_init(&scope->waiting);
@@ -982,9 +966,6 @@ bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine, f
 
 void fab_offload_scope_fini(fab_offload_scope_t *scope)
 {
-    if (NULL == scope->engine) {
-        return;
-    }
     assert(0 == scope->removing && list_is_empty(&scope->parked));
     list_unlink(&scope->ready);
     list_unlink(&scope->unpark);

@@ -8,11 +8,10 @@
  * or output: it knows no MPI object, no verbs, no memory registration.  The matcher holds every
  * posted receive; the engine also lists some of them.
  *
- * Three sides call it:
+ * Two sides call it:
  *  - the user (pml_tm): fab_offload_post(), _arrive(), _keep(), _cancel(), and _next() for events;
  *  - the driver of the device (verbs): _poll_begin(), _handled(), _matched(), _done(), _poll_end(),
- *    _idle(), _fail(), and ops->post, through which commands leave;
- *  - both: _flush() after any other call, to hand over commands.
+ *    _idle(), _fail(), and ops->post, through which commands leave.
  *
  * Rules for the caller, each explained in doc/offload.md:
  *  - completions are reported in the order in which the device gave them;
@@ -47,10 +46,7 @@ bool fab_offload_init(fab_offload_t *engine, const fab_offload_config_t *config)
  */
 void fab_offload_fini(fab_offload_t *engine);
 
-/*
- * Initialise the scope of a domain. engine NULL: nothing is ever listed, at the cost of a pointer.
- * False: no memory; the scope then has no engine.
- */
+/* Initialise the scope of a domain.  False: no memory. */
 bool fab_offload_scope_init(fab_offload_scope_t *scope, fab_offload_t *engine,
                             fab_match_dom_t *dom);
 
@@ -64,7 +60,7 @@ void fab_offload_scope_fini(fab_offload_scope_t *scope);
  * Post a receive for which there is no unexpected message: fab_match_take(scope->dom, ...) returned
  * NULL.
  * reason: FAB_OFFLOAD_LISTABLE, or why it must not be listed; OTHER_PATH means that its source is
- * not reached through the device.  The scope has an engine.
+ * not reached through the device.
  */
 void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int32_t source,
                       int32_t tag, fab_offload_reason_t reason);
@@ -73,34 +69,15 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int3
  * A receive that the device has need not be in the matcher until somebody looks there.  Before any
  * call on scope->dom that is about posted receives: file all.
  */
-void fab_offload_file_slow(fab_offload_scope_t *scope);
-
-static inline void fab_offload_file(fab_offload_scope_t *scope)
-{
-    if (0 != scope->num_unfiled) {
-        fab_offload_file_slow(scope);
-    }
-}
-
-/* fab_offload_arrive() and fab_offload_keep() for a scope with an engine. */
-fab_offload_recv_t *fab_offload_arrive_engine(fab_offload_scope_t *scope, int32_t source,
-                                              int32_t tag, bool by_device);
-void fab_offload_keep_engine(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source,
-                             int32_t tag, bool by_device);
+void fab_offload_file(fab_offload_scope_t *scope);
 
 /*
  * Match a message. by_device: it came unexpected through the scope's device, with its tag;
  * otherwise it came by another path, or untagged.  Returns its receive, or NULL: then call
  * fab_offload_keep().
  */
-static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source,
-                                                     int32_t tag, bool by_device)
-{
-    if (__builtin_expect(NULL != scope->engine, 0)) {
-        return fab_offload_arrive_engine(scope, source, tag, by_device);
-    }
-    return (fab_offload_recv_t *) fab_match_arrive(scope->dom, source, tag);
-}
+fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope, int32_t source, int32_t tag,
+                                       bool by_device);
 
 /*
  * Keep a message for which fab_offload_arrive() returned NULL, without another call on the scope in
@@ -108,24 +85,15 @@ static inline fab_offload_recv_t *fab_offload_arrive(fab_offload_scope_t *scope,
  * the list, the message is parked instead: it is invisible until an event delivers it or it becomes
  * unexpected.
  */
-static inline void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t *msg,
-                                    int32_t source, int32_t tag, bool by_device)
-{
-    if (__builtin_expect(NULL != scope->engine, 0)) {
-        fab_offload_keep_engine(scope, msg, source, tag, by_device);
-    } else {
-        fab_match_add_msg(scope->dom, msg, source, tag);
-    }
-}
+void fab_offload_keep(fab_offload_scope_t *scope, fab_match_msg_t *msg, int32_t source, int32_t tag,
+                      bool by_device);
 
 /*
- * Withdraw an unmatched message for its sender: the oldest with this source and tag for which
- * is_it() is true.  Returns the message, removed from the domain; or NULL: it is not there, or a
- * DEL is under way on its behalf, and an event will deliver or withdraw it.
+ * As fab_match_withdraw(), of parked messages, too.  NULL may also mean that a DEL is under way on
+ * the message's behalf: an event will deliver or withdraw it.
  */
-typedef bool (*fab_offload_is_fn_t)(const fab_match_msg_t *msg, const void *ctx);
 fab_match_msg_t *fab_offload_withdraw(fab_offload_scope_t *scope, int32_t source, int32_t tag,
-                                      fab_offload_is_fn_t is_it, const void *ctx);
+                                      fab_match_is_fn_t is_it, const void *ctx);
 
 /* Receives that the device has matched, whose data is still to come. */
 unsigned fab_offload_num_matched(const fab_offload_t *engine);
@@ -181,18 +149,7 @@ fab_offload_event_t fab_offload_done(fab_offload_t *engine, uint64_t wr_id, bool
 /* Get the next event; false: none. */
 bool fab_offload_next(fab_offload_t *engine, fab_offload_event_t *event);
 
-/* ---- commands ----------------------------------------------------------- */
-
-/*
- * List receives that may now be listed, hand commands to the device, report the count if it is
- * time.
- */
-void fab_offload_flush(fab_offload_t *engine);
-
-/*
- * The same when a poll found nothing: reports any unexpected messages, so that the list is in use
- * again.
- */
+/* A poll found nothing: report any unexpected messages, so that the list is in use again. */
 void fab_offload_idle(fab_offload_t *engine);
 
 /*

@@ -51,8 +51,7 @@ typedef enum fab_offload_reason {
     FAB_OFFLOAD_SHORT,      /* than what is worth listing */
 
     FAB_OFFLOAD_BLOCKED,   /* an earlier receive that may match the same messages is not listed */
-    FAB_OFFLOAD_LIST_FULL, /* the device's list */
-    FAB_OFFLOAD_OPS_FULL,  /* too many commands under way */
+    FAB_OFFLOAD_LIST_FULL, /* the device's list, or its queue of commands */
     FAB_OFFLOAD_FAILED,    /* the device */
     FAB_OFFLOAD_REASON_MAX
 } fab_offload_reason_t;
@@ -88,8 +87,8 @@ struct fab_offload_recv {
     uint32_t at;
     uint8_t state;      /* fab_offload_state_t */
     bool has_matched;   /* CANCELLING, UNLISTING: the device's match was ahead of the DEL */
-    bool has_data;      /* likewise: all data is in */
-    bool is_del_queued; /* likewise: the DEL is built and not yet handed over */
+    bool has_data;      /* CANCELLING, UNLISTING: all data is in */
+    bool is_del_queued; /* CANCELLING, UNLISTING: the DEL is built, not yet handed over */
 };
 
 static inline fab_offload_recv_t *fab_offload_recv_of(const fab_tm_recv_t *recv)
@@ -116,7 +115,7 @@ typedef struct fab_offload_filter {
 
 /* One communicator.  The caller's memory; it does not move. */
 struct fab_offload_scope {
-    fab_offload_t *engine; /* NULL: nothing is ever listed, and nothing below is used */
+    fab_offload_t *engine;
     fab_match_dom_t *dom;
     fab_offload_filter_t *plain; /* PLAIN receives */
     fab_offload_filter_t *late;  /* WAITING receives */
@@ -125,7 +124,7 @@ struct fab_offload_scope {
      * younger than those in it
      */
     fab_match_list_t unfiled;
-    uint32_t num_unfiled;     /* 0 without engine, too */
+    uint32_t num_unfiled;
     fab_match_list_t waiting; /* WAITING receives; if two overlap, the older is ahead */
     /* messages by other paths that wait for `removing`; in order of arrival */
     fab_match_list_t parked;
@@ -165,7 +164,6 @@ typedef struct fab_offload_counters {
     unsigned long long lost_races; /* DELs that found the receive matched */
     /* ADDs refused by the device though there was room */
     unsigned long long refused;
-    unsigned long long syncs; /* SYNC commands */
 } fab_offload_counters_t;
 
 /* One device, that is one TM-SRQ. */

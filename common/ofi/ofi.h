@@ -14,16 +14,7 @@
 #include "ofi/ofi_domain.h"
 #include "ofi/ofi_ep.h"
 #include "ofi/ofi_types.h"
-
-/* ---- ofi_fail.c: a peer fails when all that it sent before is delivered ---- */
-
-/* Fail the peer as soon as all that it sent before is delivered. */
-void fab_ofi_ep_defer_failure(fab_ofi_ep_t *ep, int rc, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* It is not to fail any more. */
-void fab_ofi_ep_forget_failure(fab_ofi_ep_t *ep);
-/* The completion queue was empty. */
-int fab_ofi_ep_fail_deferred(fab_ofi_domain_t *dom);
+#include "session/session.h"
 
 /* ---- ofi_known.c: processes without an endpoint ---- */
 
@@ -46,11 +37,34 @@ void **fab_ofi_known_spare(const fab_peer_t *peer);
 
 /* Release it; ep is NULL then. */
 void fab_ofi_forget(fab_peer_t *peer);
-/* The same for all when the fabric closes: nobody uses their ep any more. */
+/* The same for all when the fabric closes: their ep is not used any more. */
 void fab_ofi_forget_all(fab_ofi_domain_t *dom);
 
 /* The peer's endpoint, made if there is none yet.  NULL: no memory. */
 fab_ofi_ep_t *fab_ofi_ep_of(fab_peer_t *peer);
+
+/* ---- ofi_fail.c: paths that break ---- */
+
+/*
+ * fab_ses_ops_t.is_drained: the queue was empty twice since the path broke.  The first time may be
+ * that of the poll in which it did.
+ */
+bool fab_ofi_is_drained(const fab_ses_t *ses);
+/* The session may have found that its path is broken.  The endpoint may have been released. */
+void fab_ofi_ep_list_if_broken(fab_ofi_ep_t *ep, const fab_peer_t *peer);
+/*
+ * Nothing can be sent to the peer by libfabric any more: rc, why as fab_peer_fail().  Not from
+ * within fab_ofi_ses_ops.  The endpoint may be released.
+ */
+void fab_ofi_ep_broke(fab_ofi_ep_t *ep, int rc, const char *why);
+/* Time has passed in which a last word is awaited.  The endpoint may be released. */
+void fab_ofi_ep_tick(fab_ofi_ep_t *ep);
+/* There is no memory for one of the provider's own messages: the same, at the next poll. */
+void fab_ofi_ep_is_speechless(fab_ofi_ep_t *ep);
+/* Nothing of that is to be done any more. */
+void fab_ofi_ep_unlist(fab_ofi_ep_t *ep);
+/* The completion queue was empty: have the broken paths been drained? */
+int fab_ofi_look_at_broken(fab_ofi_domain_t *dom);
 
 /* ---- ofi_send.c ---- */
 
@@ -86,11 +100,21 @@ void fab_ofi_send_pack(fab_ofi_ep_t *ep);
 void fab_ofi_batch(fab_peer_t *peer, bool is_begin);
 
 /*
- * One of the provider's own messages (FAB_OFI_ID_*), now or when there is room.  False: there is no
- * memory, and the peer is about to fail.
+ * One of the provider's own messages of the session (FAB_OFI_ID_*), now or when there is room.
+ * Without memory for it the path of the session is as broken, at the next poll.
  */
-bool fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx, const void *data, size_t len);
-/* Ask whether the peer is there, unless it is being asked. */
+void fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx);
+/* The same of no session: a frame, or NULL, and zeros behind it up to len bytes. */
+void fab_ofi_send_frame(fab_ofi_ep_t *ep, uint8_t id, const fab_ofi_frame_t *frame, size_t len);
+/* Note what came: an answer, perhaps. */
+static inline void fab_ofi_hear(fab_ofi_ep_t *ep)
+{
+    if (ep->has_heard) {
+        ep->has_heard = ep->is_asking = false;
+        ep->silences = 0;
+    }
+}
+/* Ask whether the peer is there, unless libfabric has something for it that it will report on. */
 void fab_ofi_send_probe(fab_ofi_ep_t *ep);
 
 /* Hand over what waits. */
@@ -102,15 +126,9 @@ void fab_ofi_send_credits(fab_ofi_domain_t *dom);
 void fab_ofi_schedule_credits(fab_ofi_ep_t *ep);
 void fab_ofi_unschedule_credits(fab_ofi_ep_t *ep);
 
-static inline bool fab_ofi_has_credit(const fab_ofi_ep_t *ep)
-{
-    return (uint16_t) (ep->sent - ep->taken) < ep->window;
-}
-
 static inline bool fab_ofi_can_send(const fab_ofi_ep_t *ep)
 {
-    return FAB_OFI_UP == ep->state && fab_ofi_has_credit(ep) && NULL == ep->to_send &&
-           NULL == ep->failure;
+    return fab_ses_may_send(&ep->ses) && NULL == ep->to_send;
 }
 
 /* ---- ofi_early.c ---- */
@@ -128,24 +146,20 @@ bool fab_ofi_early_keep(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *
 fab_ofi_early_t *fab_ofi_early_take(fab_ofi_ep_t *ep);
 void fab_ofi_early_drop(fab_ofi_ep_t *ep);
 
-/* ---- ofi_connect.c: sessions: the table of them, and their set-up (ofi_wire.h) ---- */
+/* ---- ofi_connect.c: sessions (session.h): the table of them, and their set-up ---- */
 
-/* Ask for a session unless one is open or being opened. */
-void fab_ofi_connect(fab_ofi_ep_t *ep);
-/* The peer has sent something in the session, or has welcomed this process. */
-void fab_ofi_connect_done(fab_ofi_ep_t *ep);
-/* The session ends: messages of it that come later are strays. */
-void fab_ofi_session_end(fab_ofi_ep_t *ep);
-/* HELLO came, len bytes. */
-void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len);
-/* CHALLENGE came, len bytes. */
-void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len);
-/* WELCOME or REFUSE came. */
-void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len);
-/* Give up those who did not answer in time. */
-void fab_ofi_connect_late(fab_ofi_domain_t *dom);
+extern const fab_ses_ops_t fab_ofi_ses_ops;
 
-/* Whose session this is. NULL: nobody's. */
+/* HELLOs for peers that were moving. */
+void fab_ofi_look_again(fab_ofi_domain_t *dom);
+/* Its endpoint, if this is a CHALLENGE, which may be of no session.  NULL: it is none. */
+fab_ofi_ep_t *fab_ofi_challenger(const fab_ofi_domain_t *dom, const fab_ofi_sbuf_t *buf);
+/* KNOCK, CHALLENGE, HELLO or WELCOME came, len bytes. */
+void fab_ofi_on_frame(fab_ofi_domain_t *dom, uint8_t id, const void *data, size_t len);
+/* REFUSE came, of what this session was made by. */
+void fab_ofi_on_refuse(fab_ofi_ep_t *ep, uint32_t reason);
+
+/* The peer whose session this is. NULL: none. */
 static inline fab_ofi_ep_t *fab_ofi_session(const fab_ofi_domain_t *dom, uint32_t index,
                                             uint32_t cookie)
 {
@@ -221,7 +235,7 @@ void fab_ofi_rma_close(fab_ofi_domain_t *dom);
 
 enum { FAB_OFI_TICK_US = 250000 }; /* between calls of fab_ofi_alive_tick() */
 
-/* Look at some of those with a session. */
+/* Time has passed: look at those with a session. */
 void fab_ofi_alive_tick(fab_ofi_domain_t *dom);
 
 /* ---- ofi_peer.c: how endpoints come and go, and what the fabric calls for one peer ---- */
@@ -232,12 +246,14 @@ int fab_ofi_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, con
 void fab_ofi_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_ofi_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_ofi_spare(const fab_peer_t *peer);
+fab_moves_t fab_ofi_asked_by_later(fab_peer_t *peer);
+void fab_ofi_ask_owed(fab_peer_t *peer);
+/* It is done with its peer. */
+void fab_ofi_ep_release(fab_ofi_ep_t *ep);
 /* Free it and all that it owns, sent or not, delivered or not. */
 void fab_ofi_ep_free(fab_ofi_ep_t *ep);
-/* Free those of nobody that have sent what was left, or cannot. */
+/* Free those without a peer that have sent what was left, or cannot. */
 void fab_ofi_ep_end_lingering(fab_ofi_domain_t *dom, uint64_t now);
-/* One of the provider's own messages that end a session came. */
-void fab_ofi_ep_on_end(fab_ofi_ep_t *ep, uint8_t id);
 
 /* ---- ofi_recv.c ---- */
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- *      IDLE ──first send──> ASKING ──WELCOME──> UP
- *        └──────┬──────────────┘                ^
- *               └──HELLO of the peer──> ANSWERED ──READY, or its first message
+ * Sessions over libfabric: what the state machine of session.h has this provider do, and what
+ * frames and errors tell it.
  *
- * The first HELLO is answered by CHALLENGE, which changes nothing; the second has its nonce.
+ * There is neither a via nor a stream: a HELLO is a message, and the path is two entries of the
+ * tables of sessions, here and at the peer.  KNOCK and CHALLENGE come before HELLO and are no
+ * matter of the session: every KNOCK is answered, and changes nothing but the nonce.
  *
- * If both ask at once, the process with the smaller name goes on and ignores the other's HELLO; the
- * other answers.  Who asks is up before who answers may send, so that a process whose attempt
- * failed knows that the peer has sent nothing, and both can go on with another provider
- * (fab_move.c).
- *
- * HELLO is the first message to the peer, so its answer proves the way there and back.
+ * HELLO and WELCOME are as long as the longest message of a user, so the session that they make is
+ * by a way that such messages pass, there and back.
  */
 #include "ofi/ofi.h"
 
@@ -23,9 +20,12 @@
 #include "fabric/fab_params.h"
 #include "sock/sha256.h"
 
-enum { FAB_OFI_SHARES = 16 }; /* of the receive buffers, for the peers of a large job */
-
 _Static_assert((int) FAB_OFI_PROOF == (int) FAB_SHA256_LEN, "a proof is an HMAC");
+
+static fab_ofi_ep_t *ep_of(const fab_ses_t *ses)
+{
+    return ses->peer->ep;
+}
 
 /* ---- the table ----------------------------------------------------------- */
 
@@ -42,8 +42,17 @@ static bool slots_grow(fab_ofi_domain_t *dom)
     return true;
 }
 
-/* Give the endpoint a slot and a cookie. False: no memory, or no number left. */
-static bool slot_take(fab_ofi_ep_t *ep)
+/* Messages to this process name the session by this number from now on. */
+static void slot_name(fab_ofi_ep_t *ep, uint64_t serial)
+{
+    ep->cookie = (uint32_t) serial;
+    ep->own_under_way = 0;
+    ep->asked_at = ep->dom->ticks;
+    ep->dom->slots[ep->index] = (fab_ofi_slot_t){.ep = ep, .cookie = ep->cookie};
+}
+
+/* Give the endpoint a slot.  False: no memory, or no number left. */
+static bool slot_take(fab_ofi_ep_t *ep, uint64_t serial)
 {
     fab_ofi_domain_t *dom = ep->dom;
     uint32_t index = dom->free_slot - 1;
@@ -58,9 +67,10 @@ static bool slot_take(fab_ofi_ep_t *ep)
         index = dom->num_slots++;
     }
     ep->index = index;
-    ep->cookie = dom->next_cookie++;
-    dom->slots[index] = (fab_ofi_slot_t){.ep = ep, .cookie = ep->cookie};
-    dom->num_sessions++;
+    slot_name(ep, serial);
+    if (1 == ++dom->num_sessions) {
+        fab_idle_changed(dom->fab);
+    }
     return true;
 }
 
@@ -70,45 +80,10 @@ static void slot_give_back(fab_ofi_ep_t *ep)
 
     dom->slots[ep->index] = (fab_ofi_slot_t){.next_free = dom->free_slot};
     dom->free_slot = ep->index + 1;
-    dom->num_sessions--;
-}
-
-/* ---- the session --------------------------------------------------------- */
-
-/*
- * Messages of one peer, within the limits: all that have a session share the receive buffers.  As
- * many more are expected as the job has processes, up to FAB_OFI_SHARES.
- */
-static uint16_t grant(const fab_ofi_domain_t *dom)
-{
-    const uint64_t bytes = (uint64_t) dom->recv.size * dom->recv.num;
-    const uint32_t expected = fab_ofi_min(dom->fab->config.num_procs, FAB_OFI_SHARES);
-    const uint32_t peers = dom->num_sessions < expected ? expected : dom->num_sessions + 1;
-    const uint64_t share = bytes / dom->recv.min_free / peers;
-
-    if (share >= fab_limits.ofi_window) {
-        return (uint16_t) fab_limits.ofi_window;
+    ep->index = FAB_OFI_NO_INDEX;
+    if (0 == --dom->num_sessions) {
+        fab_idle_changed(dom->fab);
     }
-    fab_counters.small_windows++;
-    return share > FAB_OFI_WINDOW_MIN ? (uint16_t) share : FAB_OFI_WINDOW_MIN;
-}
-
-static void stop_waiting(fab_ofi_ep_t *ep)
-{
-    if (ep->is_asked) {
-        ep->is_asked = false;
-        TAILQ_REMOVE(&ep->dom->asked, ep, asked_link);
-    }
-}
-
-/* HELLO goes out, again maybe: its answer has ofi_timeout from now on. */
-static void wait_for_answer(fab_ofi_ep_t *ep)
-{
-    stop_waiting(ep);
-    ep->state = FAB_OFI_ASKING;
-    ep->asked_at = ep->dom->ticks;
-    ep->is_asked = true;
-    TAILQ_INSERT_TAIL(&ep->dom->asked, ep, asked_link);
 }
 
 /* NULL, or why not. */
@@ -126,356 +101,417 @@ static const char *make_reachable(fab_ofi_ep_t *ep)
     return NULL;
 }
 
-/* NULL, or why there is none. */
-static const char *session_begin(fab_ofi_ep_t *ep)
+/* NULL, or why there can be no session. */
+static const char *slot_open(fab_ofi_ep_t *ep, uint64_t serial)
 {
     fab_ofi_domain_t *dom = ep->dom;
     const char *why = dom->is_dead ? fab_sentence(dom->fab, "%s has failed here.", dom->name)
                                    : make_reachable(ep);
 
-    if (NULL != why) {
-        return why;
+    if (NULL == why && !slot_take(ep, serial)) {
+        why = "There is no memory for another peer.";
     }
-    if (!slot_take(ep)) {
-        return "There is no memory for another peer.";
-    }
-    ep->sent = ep->taken = ep->consumed = ep->advertised = 0;
     ep->next_seq = ep->next_recv = 0;
-    ep->granted = grant(dom);
-    ep->peer_index = FAB_OFI_NO_INDEX;
-    ep->peer_cookie = 0;
-    ep->is_leaving = false;
-    if (1 == dom->num_sessions) {
-        fab_idle_changed(dom->fab);
-    }
-    return NULL;
+    ep->silences = 0;
+    ep->is_asking = false;
+    return why;
 }
 
-void fab_ofi_session_end(fab_ofi_ep_t *ep)
-{
-    if (FAB_OFI_IDLE == ep->state) {
-        return;
-    }
-    stop_waiting(ep);
-    fab_ofi_unschedule_credits(ep);
-    fab_ofi_early_drop(ep);
-    slot_give_back(ep);
-    ep->state = FAB_OFI_IDLE;
-    ep->is_probing = false;
-    if (0 == ep->dom->num_sessions) {
-        fab_idle_changed(ep->dom->fab);
-    }
-}
+/* ---- frames --------------------------------------------------------------- */
 
-void fab_ofi_connect_done(fab_ofi_ep_t *ep)
-{
-    stop_waiting(ep);
-    ep->state = FAB_OFI_UP;
-    ep->was_up = true;
-    ep->has_heard = true;
-    free(ep->spare);
-    ep->spare = NULL;
-    if (ep->is_closing) {
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSE, 0, NULL, 0);
-    }
-}
-
-/* Time passes while this process polls: it may have computed, or been stopped. */
-void fab_ofi_connect_late(fab_ofi_domain_t *dom)
-{
-    const uint64_t ticks = (uint64_t) fab_params.ofi_timeout * 1000000 / FAB_OFI_TICK_US;
-    fab_ofi_ep_t *ep = TAILQ_FIRST(&dom->asked);
-
-    while (NULL != ep && dom->ticks - ep->asked_at > ticks) {
-        fab_ofi_session_end(ep);
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
-                                 "It did not answer over %s within %u s (pml_tm_ofi_timeout).",
-                                 dom->name, fab_params.ofi_timeout);
-        ep = TAILQ_FIRST(&dom->asked);
-    }
-}
-
-/* ---- asking -------------------------------------------------------------- */
-
-/* Of a message with zeros in the place of the proof. */
-static void prove(const fab_ofi_addr_t *receiver, const void *msg, size_t len,
+/* Of a frame with zeros in the place of the proof. */
+static void prove(const fab_ofi_addr_t *receiver, fab_ofi_frame_t frame,
                   uint8_t proof[FAB_OFI_PROOF])
 {
-    fab_hmac(receiver->key, sizeof(receiver->key), msg, len, proof);
+    memset(frame.proof, 0, sizeof(frame.proof));
+    fab_hmac(receiver->key, sizeof(receiver->key), &frame, sizeof(frame), proof);
 }
 
-static void send_hello(fab_ofi_ep_t *ep, uint64_t nonce)
+static void send_frame(fab_ofi_ep_t *ep, uint8_t id, const fab_ses_msg_t *msg, uint32_t index,
+                       uint64_t nonce)
 {
     const fab_ofi_domain_t *dom = ep->dom;
-    fab_ofi_hello_t hello = {.magic = FAB_OFI_MAGIC,
+    fab_ofi_frame_t frame = {.magic = FAB_OFI_MAGIC,
                              .version = FAB_OFI_VERSION,
                              .name = dom->fab->config.name,
                              .target = ep->peer->name,
-                             .index = ep->index,
-                             .cookie = ep->cookie,
-                             .window = ep->granted,
+                             .msg = *msg,
                              .nonce = nonce,
+                             .index = index,
                              .addr = dom->addr};
+    const bool is_long = FAB_OFI_ID_HELLO == id || FAB_OFI_ID_WELCOME == id;
 
-    prove(&ep->addr, &hello, sizeof(hello), hello.proof);
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_HELLO, 0, &hello, sizeof(hello));
+    prove(&ep->addr, frame, frame.proof);
+    fab_ofi_send_frame(ep, id, &frame,
+                       is_long ? fab_ofi_min(ep->addr.eager_max, (uint32_t) dom->eager_limit)
+                               : sizeof(frame));
 }
 
-void fab_ofi_connect(fab_ofi_ep_t *ep)
+/* Is this for this process, from one that got its address from the job? */
+static bool is_sound(const fab_ofi_domain_t *dom, uint8_t id, const fab_ofi_frame_t *frame)
 {
-    const char *why;
+    uint8_t proof[FAB_OFI_PROOF];
 
-    if (FAB_OFI_IDLE != ep->state || NULL != ep->failure || ep->has_left) {
-        return;
-    }
-    why = session_begin(ep);
-    if (NULL != why) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-        return;
-    }
-    wait_for_answer(ep);
-    send_hello(ep, 0);
+    prove(&dom->addr, *frame, proof);
+    return FAB_OFI_MAGIC == frame->magic && FAB_OFI_VERSION == frame->version &&
+           dom->fab->config.name == frame->target && frame->target != frame->name &&
+           fab_bytes_are_equal(proof, frame->proof, sizeof(proof)) &&
+           frame->index < FAB_OFI_NO_INDEX && fab_ses_msg_is_sound(&frame->msg) &&
+           frame->msg.kind == (FAB_OFI_ID_WELCOME == id ? FAB_SES_WELCOME : FAB_SES_HELLO) &&
+           frame->msg.window <= FAB_OFI_WINDOW_MAX && frame->addr.name_len == dom->addr.name_len &&
+           frame->addr.addr_format == dom->addr.addr_format && fab_ofi_is_name(&frame->addr);
 }
 
-/* ---- answering ----------------------------------------------------------- */
-
-/* Whoever sent this HELLO is to send it again with a nonce. */
-static void challenge(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+/* A frame that is to be looked at later.  NULL: no memory. */
+static fab_ofi_via_t *via_new(fab_ofi_domain_t *dom, uint8_t id, const fab_ofi_frame_t *frame)
 {
-    fab_ofi_domain_t *dom = ep->dom;
-    fab_ofi_challenge_t msg = {.magic = FAB_OFI_MAGIC,
-                               .version = FAB_OFI_VERSION,
-                               .name = dom->fab->config.name,
-                               .index = hello->index,
-                               .cookie = hello->cookie};
-    const char *why = make_reachable(ep);
+    fab_ofi_via_t *via = malloc(sizeof(*via));
 
-    if (NULL != why) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-        return;
+    if (NULL != via) {
+        *via = (fab_ofi_via_t){.dom = dom, .id = id, .frame = *frame};
     }
-    while (0 == ep->nonce) {
-        ep->nonce = dom->next_nonce++;
-    }
-    msg.nonce = ep->nonce;
-    prove(&ep->addr, &msg, sizeof(msg), msg.proof);
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_CHALLENGE, 0, &msg, sizeof(msg));
-}
-
-static void answer(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
-{
-    fab_ofi_domain_t *dom = ep->dom;
-    fab_ofi_welcome_t welcome = {.name = dom->fab->config.name, .hello_cookie = hello->cookie};
-    const char *why = FAB_OFI_IDLE == ep->state ? session_begin(ep) : NULL;
-
-    if (NULL != why) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-        return;
-    }
-    ep->has_left = false;
-    ep->peer_index = hello->index;
-    ep->peer_cookie = hello->cookie;
-    ep->window = (uint16_t) hello->window;
-    welcome.index = ep->index;
-    welcome.cookie = ep->cookie;
-    welcome.window = ep->granted;
-    prove(&ep->addr, &welcome, sizeof(welcome), welcome.proof);
-    /* without limit: the peer may have taken the session, and sent what it takes for delivered */
-    stop_waiting(ep);
-    ep->state = FAB_OFI_ANSWERED;
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_WELCOME, 0, &welcome, sizeof(welcome));
+    return via;
 }
 
 /*
- * Say that the sender of this HELLO is not accepted: by an endpoint that is nobody's, and goes when
- * that is sent.
+ * HELLO, or WELCOME, of this number leads to nothing: an endpoint without a peer says so, and
+ * goes when that is sent.
  */
-static void refuse(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
+static void refuse(fab_ofi_domain_t *dom, const fab_ofi_addr_t *addr, uint32_t index,
+                   uint64_t serial, fab_ses_reason_t reason)
 {
     fab_ofi_ep_t *ep = calloc(1, sizeof(*ep));
 
     fab_counters.refused++;
     if (NULL == ep) {
-        return; /* it will find out by its time limit */
+        return; /* its sender waits: as long as this process lives, there may be memory again */
     }
     ep->dom = dom;
-    ep->addr = hello->addr;
+    ep->addr = *addr;
     ep->to = FI_ADDR_NOTAVAIL;
+    ep->index = FAB_OFI_NO_INDEX;
+    ep->peer_index = index;
+    ep->peer_cookie = (uint32_t) serial;
     ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
     TAILQ_INIT(&ep->ops);
     TAILQ_INIT(&ep->posted);
     LIST_INIT(&ep->exposed);
     LIST_INSERT_HEAD(&dom->lingering, ep, link);
-    if (1 == fi_av_insert(dom->av, ep->addr.name, 1, &ep->to, 0, NULL)) {
-        ep->peer_index = hello->index;
-        ep->peer_cookie = hello->cookie;
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, 0, NULL, 0);
+    if (NULL == make_reachable(ep)) {
+        fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, reason);
     }
 }
 
-/* Is this for this process, from one that got its address from the job? */
-static bool hello_is_sound(const fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
-{
-    fab_ofi_hello_t plain = *hello;
-    uint8_t proof[FAB_OFI_PROOF];
+/* ---- what a session needs --------------------------------------------------- */
 
-    memset(plain.proof, 0, sizeof(plain.proof));
-    prove(&dom->addr, &plain, sizeof(plain), proof);
-    return FAB_OFI_MAGIC == hello->magic && FAB_OFI_VERSION == hello->version &&
-           dom->fab->config.name == hello->target && hello->target != hello->name &&
-           fab_bytes_are_equal(proof, hello->proof, sizeof(proof)) &&
-           hello->index < FAB_OFI_NO_INDEX && hello->window >= 1 &&
-           hello->window <= FAB_OFI_WINDOW_MAX && hello->addr.name_len == dom->addr.name_len &&
-           hello->addr.addr_format == dom->addr.addr_format && fab_ofi_is_name(&hello->addr);
+static const char *ses_ask(fab_ses_t *ses)
+{
+    fab_ofi_ep_t *ep = ep_of(ses);
+    const fab_ses_msg_t knock = {
+        .kind = FAB_SES_HELLO, .window = ses->dom->window, .serial = ++ses->dom->serial};
+    const char *why = slot_open(ep, knock.serial);
+
+    if (NULL == why) {
+        send_frame(ep, FAB_OFI_ID_KNOCK, &knock, ep->index, 0);
+    }
+    return why;
 }
 
-/* The endpoint of the process that sent HELLO. NULL: refuse it. */
-static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_hello_t *hello)
+static void session_end(fab_ofi_ep_t *ep)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, hello->name, &hello->addr,
-                                          sizeof(hello->addr));
+    if (FAB_OFI_NO_INDEX != ep->index) {
+        fab_ofi_unschedule_credits(ep);
+        fab_ofi_early_drop(ep);
+        slot_give_back(ep);
+    }
+}
+
+static void ses_cancel(fab_ses_t *ses)
+{
+    session_end(ep_of(ses));
+}
+
+static const char *ses_answer(fab_ses_t *ses, void *at, const fab_ses_msg_t *welcome)
+{
+    fab_ofi_ep_t *ep = ep_of(ses);
+    fab_ofi_via_t *via = at;
+    const char *why = slot_open(ep, welcome->other);
+
+    if (NULL != why) {
+        return why;
+    }
+    ep->peer_index = via->frame.index;
+    ep->peer_cookie = (uint32_t) via->frame.msg.serial;
+    free(via);
+    send_frame(ep, FAB_OFI_ID_WELCOME, welcome, ep->index, 0);
+    return NULL;
+}
+
+static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
+{
+    fab_ofi_ep_t *ep = ep_of(ses);
+
+    ep->peer_index = ep->dom->frame->index;
+    ep->peer_cookie = (uint32_t) welcome->other;
+    return NULL;
+}
+
+static void ses_refuse(fab_ses_domain_t *ses_dom, void *at, const fab_ses_msg_t *msg)
+{
+    fab_ofi_via_t *via = at;
+
+    (void) ses_dom;
+    refuse(via->dom, &via->frame.addr, via->frame.index, msg->serial, msg->reason);
+    free(via);
+}
+
+/* Of its WELCOME that just came, or of the HELLO that this session has answered. */
+static void ses_refuse_peer(fab_ses_t *ses, const fab_ses_msg_t *msg)
+{
+    const fab_ofi_ep_t *ep = ep_of(ses);
+    const fab_ofi_frame_t *frame = ep->dom->frame;
+
+    refuse(ep->dom, &ep->addr, NULL != frame ? frame->index : ep->peer_index, msg->serial,
+           msg->reason);
+}
+
+static const fab_ses_msg_t *ses_hello(const void *via)
+{
+    return &((const fab_ofi_via_t *) via)->frame.msg;
+}
+
+static bool ses_is_open(const void *via)
+{
+    (void) via;
+    return true; /* or it is void */
+}
+
+static void ses_free_via(void *via)
+{
+    fab_counters.crossed++;
+    free(via);
+}
+
+static void ses_again(void *at)
+{
+    fab_ofi_via_t *via = at;
+
+    STAILQ_INSERT_TAIL(&via->dom->again, via, link);
+}
+
+static void ses_up(fab_ses_t *ses, bool has_asked)
+{
+    fab_ofi_ep_t *ep = ep_of(ses);
+
+    ep->nonce = 0; /* if the peer has asked, too, it waits no more */
+    if (has_asked) {
+        fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0);
+    }
+}
+
+static void ses_bye(fab_ses_t *ses, fab_ses_bye_t bye)
+{
+    fab_ofi_send_own(ep_of(ses), FAB_OFI_ID_BYE, bye);
+}
+
+static void ses_credit(fab_ses_t *ses)
+{
+    fab_ofi_schedule_credits(ep_of(ses));
+}
+
+static void ses_close(fab_ses_t *ses, bool lingers)
+{
+    (void) lingers; /* what was to be sent goes all the same: the receiver knows its number */
+    session_end(ep_of(ses));
+}
+
+static void ses_gone(fab_ses_t *ses)
+{
+    fab_peer_t *peer = ses->peer;
+
+    fab_ofi_ep_release(ep_of(ses));
+    fab_peer_left(peer);
+}
+
+static bool ses_is_idle(const fab_ses_t *ses)
+{
+    const fab_ofi_ep_t *ep = ep_of(ses);
+
+    return NULL == ses->peer->pending && NULL == ep->pack && NULL == ep->to_send &&
+           TAILQ_EMPTY(&ep->ops) && TAILQ_EMPTY(&ep->posted);
+}
+
+const fab_ses_ops_t fab_ofi_ses_ops = {
+    .ask = ses_ask,
+    .cancel = ses_cancel,
+    .answer = ses_answer,
+    .accept = ses_accept,
+    .refuse = ses_refuse,
+    .refuse_peer = ses_refuse_peer,
+    .hello = ses_hello,
+    .is_open = ses_is_open,
+    .free_via = ses_free_via,
+    .again = ses_again,
+    .up = ses_up,
+    .bye = ses_bye,
+    .credit = ses_credit,
+    .close = ses_close,
+    .gone = ses_gone,
+    .is_idle = ses_is_idle,
+    .is_drained = fab_ofi_is_drained,
+};
+
+/* ---- HELLO ------------------------------------------------------------------- */
+
+/* The endpoint of the process that asks.  NULL: it is refused. */
+static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_frame_t *frame, bool *is_later)
+{
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, frame->name, &frame->addr,
+                                          sizeof(frame->addr), is_later);
     fab_ofi_ep_t *ep;
 
-    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        dom->provider != fab_peer_provider(peer) || fab_peer_is_moving(peer)) {
+    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        dom->provider != fab_peer_provider(peer)) {
         return NULL;
     }
     ep = fab_ofi_ep_of(peer);
-    return NULL != ep && NULL == ep->failure &&
-                   0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))
-               ? ep
+    return NULL != ep && 0 == memcmp(&ep->addr, &frame->addr, sizeof(ep->addr)) ? ep : NULL;
+}
+
+/* The sender of this KNOCK, or HELLO, is to send HELLO with a nonce. */
+static void challenge(fab_ofi_ep_t *ep, const fab_ofi_frame_t *frame)
+{
+    fab_ofi_domain_t *dom = ep->dom;
+    const char *why = make_reachable(ep);
+
+    while (0 == ep->nonce) {
+        ep->nonce = dom->next_nonce++;
+    }
+    if (NULL != why) {
+        fab_ofi_ep_broke(ep, OPAL_ERR_UNREACH, why);
+        return;
+    }
+    send_frame(ep, FAB_OFI_ID_CHALLENGE, &frame->msg, frame->index, ep->nonce);
+}
+
+static void on_ask(fab_ofi_domain_t *dom, uint8_t id, const fab_ofi_frame_t *frame)
+{
+    bool is_later = false;
+    fab_ofi_ep_t *ep = asker(dom, frame, &is_later);
+    fab_ofi_via_t *via = NULL;
+    fab_ses_reason_t reason = FAB_SES_REASON_PEER;
+
+    if (NULL != ep && (FAB_OFI_ID_KNOCK == id || 0 == frame->nonce || ep->nonce != frame->nonce)) {
+        challenge(ep, frame);
+        return;
+    }
+    if (NULL != ep || is_later) {
+        via = via_new(dom, id, frame);
+        reason = FAB_SES_REASON_RESOURCES;
+    }
+    if (NULL == via) {
+        refuse(dom, &frame->addr, frame->index, frame->msg.serial, reason);
+    } else if (is_later) {
+        ses_again(via);
+    } else {
+        ep->nonce = 0;
+        dom->has_clocks = true;
+        fab_ses_on_hello(&ep->ses, via);
+    }
+}
+
+void fab_ofi_look_again(fab_ofi_domain_t *dom)
+{
+    fab_ofi_via_queue_t vias = STAILQ_HEAD_INITIALIZER(vias);
+    fab_ofi_via_t *via;
+
+    STAILQ_CONCAT(&vias, &dom->again);
+    while (NULL != (via = STAILQ_FIRST(&vias))) {
+        STAILQ_REMOVE_HEAD(&vias, link);
+        on_ask(dom, via->id, &via->frame);
+        free(via);
+    }
+}
+
+/* ---- answers ----------------------------------------------------------------- */
+
+/* The endpoint of the process of this name.  NULL: there is none, or it has failed. */
+static fab_ofi_ep_t *ep_named(const fab_ofi_domain_t *dom, uint64_t name)
+{
+    const fab_peer_t *peer = fab_peer_find(dom->fab, name);
+
+    return NULL != peer && FAB_PEER_FAILED != peer->state && NULL != peer->ep &&
+                   dom->provider == fab_peer_provider(peer) && !fab_ofi_is_known(peer)
+               ? peer->ep
                : NULL;
 }
 
-/*
- * Is it that of the session that the peer has already answered in?  Both have asked, and its HELLO
- * is reported after its WELCOME, which has the same index and cookie.
- */
-static bool is_of_session(const fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+fab_ofi_ep_t *fab_ofi_challenger(const fab_ofi_domain_t *dom, const fab_ofi_sbuf_t *buf)
 {
-    return FAB_OFI_IDLE != ep->state && hello->index == ep->peer_index &&
-           hello->cookie == ep->peer_cookie;
+    const fab_ofi_hdr_t *hdr = (const fab_ofi_hdr_t *) buf->data;
+    fab_ofi_frame_t frame;
+
+    if (FAB_OFI_ID_CHALLENGE != fab_ofi_hdr_id(hdr)) {
+        return NULL;
+    }
+    memcpy(&frame, hdr + 1, sizeof(frame));
+    return ep_named(dom, frame.target);
 }
 
-static void handle_hello(fab_ofi_ep_t *ep, const fab_ofi_hello_t *hello)
+static void on_challenge(fab_ofi_domain_t *dom, const fab_ofi_frame_t *frame)
 {
-    if (is_of_session(ep, hello)) {
-        fab_counters.crossed++;
-        return;
-    }
-    if (FAB_OFI_ASKING == ep->state) {
-        fab_counters.crossed += 0 == hello->nonce;
-        if (hello->name > ep->dom->fab->config.name) {
-            return; /* it will answer this process's HELLO */
-        }
-    }
-    if (0 == hello->nonce || hello->nonce != ep->nonce) {
-        challenge(ep, hello);
-        return;
-    }
-    ep->nonce = 0;
-    if (FAB_OFI_IDLE != ep->state && FAB_OFI_ASKING != ep->state) {
-        refuse(ep->dom, hello);
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                                 "It gave up the session and requested another one.");
-        return;
-    }
-    answer(ep, hello);
-}
+    fab_ofi_ep_t *ep = fab_ofi_session(dom, frame->index, (uint32_t) frame->msg.serial);
+    fab_ses_msg_t hello;
 
-void fab_ofi_on_hello(fab_ofi_domain_t *dom, const void *data, size_t len)
-{
-    fab_ofi_hello_t hello;
-    fab_ofi_ep_t *ep;
-
-    if (sizeof(hello) != len) {
+    if (NULL == ep || FAB_SES_ASKING != ep->ses.state || frame->name != ep->peer->name) {
         fab_counters.ofi_strays++;
         return;
     }
-    memcpy(&hello, data, sizeof(hello));
-    if (!hello_is_sound(dom, &hello)) {
+    fab_ses_stamp(&ep->ses, &hello);
+    slot_name(ep, hello.serial);
+    send_frame(ep, FAB_OFI_ID_HELLO, &hello, ep->index, frame->nonce);
+}
+
+static void on_welcome(fab_ofi_domain_t *dom, const fab_ofi_frame_t *frame)
+{
+    fab_ofi_ep_t *ep = ep_named(dom, frame->name);
+
+    if (NULL == ep || 0 != memcmp(&ep->addr, &frame->addr, sizeof(ep->addr))) {
+        refuse(dom, &frame->addr, frame->index, frame->msg.other, FAB_SES_REASON_GAVE_UP);
+        return;
+    }
+    dom->frame = frame;
+    fab_ses_on_answer(&ep->ses, &frame->msg);
+    dom->frame = NULL;
+}
+
+void fab_ofi_on_frame(fab_ofi_domain_t *dom, uint8_t id, const void *data, size_t len)
+{
+    fab_ofi_frame_t frame;
+
+    if (len < sizeof(frame)) {
         fab_counters.ofi_strays++;
         return;
     }
-    ep = asker(dom, &hello);
-    if (NULL == ep) {
-        refuse(dom, &hello);
+    memcpy(&frame, data, sizeof(frame));
+    if (!is_sound(dom, id, &frame)) {
+        fab_counters.ofi_strays++;
+    } else if (FAB_OFI_ID_CHALLENGE == id) {
+        on_challenge(dom, &frame);
+    } else if (FAB_OFI_ID_WELCOME == id) {
+        on_welcome(dom, &frame);
     } else {
-        handle_hello(ep, &hello);
+        on_ask(dom, id, &frame);
     }
 }
 
-/* ---- answers ------------------------------------------------------------- */
-
-static bool challenge_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_challenge_t *msg)
+void fab_ofi_on_refuse(fab_ofi_ep_t *ep, uint32_t reason)
 {
-    fab_ofi_challenge_t plain = *msg;
-    uint8_t proof[FAB_OFI_PROOF];
+    const fab_ses_msg_t msg = {
+        .kind = FAB_SES_REFUSE, .reason = (uint8_t) reason, .serial = ep->ses.serial};
+    const fab_peer_t *peer = ep->peer;
 
-    memset(plain.proof, 0, sizeof(plain.proof));
-    prove(&ep->dom->addr, &plain, sizeof(plain), proof);
-    return FAB_OFI_MAGIC == msg->magic && FAB_OFI_VERSION == msg->version &&
-           ep->peer->name == msg->name && fab_bytes_are_equal(proof, msg->proof, sizeof(proof));
-}
-
-void fab_ofi_on_challenge(fab_ofi_domain_t *dom, const void *data, size_t len)
-{
-    fab_ofi_challenge_t msg = {.index = FAB_OFI_NO_INDEX};
-    fab_ofi_ep_t *ep;
-
-    if (sizeof(msg) == len) {
-        memcpy(&msg, data, sizeof(msg));
-    }
-    ep = fab_ofi_session(dom, msg.index, msg.cookie);
-    if (NULL == ep || FAB_OFI_ASKING != ep->state || !challenge_is_sound(ep, &msg)) {
-        fab_counters.ofi_strays++;
-        return;
-    }
-    wait_for_answer(ep);
-    send_hello(ep, msg.nonce);
-}
-
-static bool welcome_is_sound(const fab_ofi_ep_t *ep, const fab_ofi_welcome_t *welcome)
-{
-    fab_ofi_welcome_t plain = *welcome;
-    uint8_t proof[FAB_OFI_PROOF];
-
-    memset(plain.proof, 0, sizeof(plain.proof));
-    prove(&ep->dom->addr, &plain, sizeof(plain), proof);
-    return ep->peer->name == welcome->name && ep->cookie == welcome->hello_cookie &&
-           fab_bytes_are_equal(proof, welcome->proof, sizeof(proof)) &&
-           welcome->index < FAB_OFI_NO_INDEX && welcome->window >= 1 &&
-           welcome->window <= FAB_OFI_WINDOW_MAX;
-}
-
-static void refused(fab_ofi_ep_t *ep)
-{
-    fab_ofi_session_end(ep);
-    fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
-                             "It refused the session: this process has failed for it, or it "
-                             "reaches this process in another way.");
-}
-
-void fab_ofi_on_answer(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len)
-{
-    fab_ofi_welcome_t welcome;
-
-    if (FAB_OFI_ASKING == ep->state && FAB_OFI_ID_REFUSE == fab_ofi_hdr_id(hdr)) {
-        refused(ep);
-        return;
-    }
-    if (FAB_OFI_ASKING != ep->state || sizeof(welcome) != len) {
-        fab_counters.ofi_strays++;
-        return;
-    }
-    memcpy(&welcome, data, sizeof(welcome));
-    if (!welcome_is_sound(ep, &welcome)) {
-        fab_counters.ofi_strays++;
-        return;
-    }
-    ep->peer_index = welcome.index;
-    ep->peer_cookie = welcome.cookie;
-    ep->window = (uint16_t) welcome.window;
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_READY, 0, NULL, 0);
-    fab_ofi_connect_done(ep);
+    ep->quiet_at = ep->dom->num_quiet;
+    fab_ses_on_answer(&ep->ses, &msg);
+    fab_ofi_ep_list_if_broken(ep, peer);
 }

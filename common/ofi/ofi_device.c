@@ -83,7 +83,7 @@ static bool is_fit(const struct fi_info *info)
 
 /* ---- what is asked for --------------------------------------------------- */
 
-/* libfabric's shm, which says of neither that it has it; for tests, nobody else names it. */
+/* libfabric's shm, which says of neither that it has it; for tests, no user names it. */
 static bool is_local_shm(void)
 {
     return is_set(fab_params.ofi_provider) && 0 == strcasecmp("shm", fab_params.ofi_provider);
@@ -144,7 +144,8 @@ static void set_environment(const fab_t *fab)
     snprintf(num, sizeof(num), "%u", fab->config.num_procs > 0 ? fab->config.num_procs : 256);
     (void) setenv("FI_UNIVERSE_SIZE", num, 0);           /* sizes queues of utility providers */
     (void) setenv("FI_EFA_ENABLE_SHM_TRANSFER", "0", 0); /* shm has the processes of the host */
-    if (NULL == getenv("RDMAV_HUGEPAGES_SAFE")) {        /* with both, efa ends the process */
+    /* with the first before 1.19, with the second since, efa ends a process with safe forks */
+    if (NULL == getenv("RDMAV_HUGEPAGES_SAFE") && NULL == getenv("FI_EFA_USE_HUGE_PAGE")) {
         (void) setenv("FI_EFA_FORK_SAFE", "1", 0);
     }
     /* seconds for a peer that computes; then the process ends.  psm2 takes no more */

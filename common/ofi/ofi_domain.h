@@ -14,6 +14,7 @@
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
+#include "session/session.h"
 
 enum {
     FAB_OFI_KEYS = 256, /* buckets of the table from key to exposed memory */
@@ -55,6 +56,7 @@ typedef struct fab_ofi_slot {
 struct fab_ofi_domain {
     fab_t *fab;
     const fab_provider_t *provider;
+    fab_ses_domain_t ses;
 
     /* polling */
     struct fid_ep *rdm;
@@ -63,6 +65,7 @@ struct fab_ofi_domain {
     uint32_t num_sessions;
     uint32_t num_sends; /* messages that will complete */
     uint32_t num_early; /* messages kept until those before them have come */
+    uint32_t num_quiet; /* polls that found the queue empty, so far */
     bool is_dead;       /* the completion queue failed */
     bool is_closed;     /* by fab_close(): operations end without completion */
 
@@ -74,22 +77,24 @@ struct fab_ofi_domain {
     size_t eager_limit; /* bytes of a payload here */
     fab_ofi_pool_t send_pool;
     fab_ofi_ep_queue_t sending; /* with messages that found no room */
+    int send_error;             /* libfabric's, of the last message that it refused */
 
     /* receiving */
     fab_ofi_slot_t *slots;
     uint32_t num_slots; /* that have been used */
     uint32_t max_slots;
-    uint32_t free_slot;   /* index + 1; 0: none */
-    uint32_t next_cookie; /* of the next session */
+    uint32_t free_slot; /* index + 1; 0: none */
     uint64_t next_nonce;
-    uint32_t next_alive; /* the slot to look at next (ofi_alive.c) */
-    uint32_t ticks;      /* so far */
+    uint32_t ticks;     /* so far */
+    uint32_t next_look; /* index of the slot that is looked at next */
+    bool has_clocks;    /* of sessions that await a last word, perhaps: fab_ses_tick() */
     fab_ofi_rbufs_t recv;
 
-    fab_ofi_ep_queue_t due;   /* credits are to be returned */
-    fab_ofi_ep_queue_t asked; /* ASKING, the oldest first */
-    fab_ofi_failure_queue_t failing;
-    fab_ofi_ep_queue_t rma; /* with operations to post */
+    fab_ofi_ep_queue_t due;       /* credits are to be returned */
+    fab_ofi_ep_queue_t broken;    /* their path: until all that came by it is taken */
+    fab_ofi_ep_queue_t rma;       /* with operations to post */
+    fab_ofi_via_queue_t again;    /* HELLOs to look at again */
+    const fab_ofi_frame_t *frame; /* WELCOME that is being handed to its session */
 
     /* memory */
     bool has_rma;
@@ -101,22 +106,23 @@ struct fab_ofi_domain {
     fab_regs_t *regs;
     fab_ofi_exposed_list_t exposed; /* memory that any peer may reach */
     fab_ofi_exposed_list_t by_key[FAB_OFI_KEYS];
-    uint64_t *flushed; /* what a read after writes reads, and nobody looks at */
+    uint64_t *flushed; /* what a read after writes reads; not used */
 
     /* libfabric's objects */
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_av *av;
-    int wake_fd;   /* readable when the queue has something; -1: there is none */
-    char name[96]; /* "cxi, cxi0" */
+    struct fid_eq *eq; /* NULL: the provider takes none */
+    int wake_fd;       /* readable when the queue has something; -1: there is none */
+    char name[96];     /* "cxi, cxi0" */
 
     uint64_t next_tick;          /* us */
     uint32_t period;             /* of FAB_OFI_PERIOD_US, while this process polls */
     uint64_t next_period;        /* us */
     fab_ofi_known_list_t known;  /* peers that have no endpoint */
     fab_ofi_ep_list_t eps;       /* of the others */
-    fab_ofi_ep_list_t lingering; /* of nobody, with something left to send */
+    fab_ofi_ep_list_t lingering; /* without a peer, with something left to send */
     fab_ofi_addr_t addr;         /* of this process */
 };
 

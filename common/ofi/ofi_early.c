@@ -9,7 +9,7 @@
 
 /*
  * A peer's own messages that may come behind one that is late, besides its window: credits, and
- * while it reads or writes memory of this process one every FAB_OFI_PERIOD_US.
+ * questions whether this process is there.
  */
 enum { FAB_OFI_OWN_MSGS = 512 };
 
@@ -23,7 +23,7 @@ bool fab_ofi_early_keep(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *
 {
     fab_ofi_early_t **at = &ep->early, *early;
 
-    if (distance(ep, hdr->seq) > 2 * ep->granted + FAB_OFI_OWN_MSGS) {
+    if (distance(ep, hdr->seq) > 2 * ep->dom->ses.window + FAB_OFI_OWN_MSGS) {
         return false;
     }
     while (NULL != *at && distance(ep, (*at)->hdr.seq) < distance(ep, hdr->seq)) {

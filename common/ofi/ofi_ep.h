@@ -10,48 +10,37 @@
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
-
-typedef enum fab_ofi_state {
-    FAB_OFI_IDLE = 0,     /* no session */
-    FAB_OFI_ASKING = 1,   /* HELLO sent, or about to be */
-    FAB_OFI_ANSWERED = 2, /* WELCOME sent; may not send before the peer has sent something */
-    FAB_OFI_UP = 3,       /* may send */
-} fab_ofi_state_t;
+#include "session/session.h"
 
 struct fab_ofi_ep {
     fab_peer_t *peer; /* NULL: nothing but messages to send is left of it */
     fab_ofi_domain_t *dom;
     fi_addr_t to; /* FI_ADDR_NOTAVAIL until the first message */
-    fab_ofi_state_t state;
+    fab_ses_t ses;
 
-    /* session; index: of the slot, from ASKING or ANSWERED on */
-    uint32_t index;
-    uint32_t cookie;
+    /* what names the session here, from ASKING or ASKED on, and at the peer */
+    uint32_t index;  /* FAB_OFI_NO_INDEX: there is none */
+    uint32_t cookie; /* low half of the serial of the own KNOCK, HELLO or WELCOME */
     uint32_t peer_index;
     uint32_t peer_cookie;
     uint64_t nonce;              /* what the peer's next HELLO is to have; 0: none was told */
-    uint16_t sent;               /* messages, modulo 2^16, as all of the following */
-    uint16_t taken;              /* that the peer says it has taken of them */
-    uint16_t consumed;           /* that were received */
-    uint16_t advertised;         /* that the peer was told to have been */
-    uint16_t window;             /* that may be under way to the peer */
-    uint16_t granted;            /* and to this process */
     uint16_t next_seq;           /* of the next message to the peer */
     uint16_t next_recv;          /* of the next message to be delivered */
     struct fab_ofi_early *early; /* messages that came before one that goes before them */
     uint16_t missing;            /* that one, or the next when it was last looked */
     uint32_t missed_at;          /* dom->ticks when it was first seen to be missing */
 
-    bool was_up;      /* a session was: the peer stays with this provider */
-    bool is_local;    /* on this host: its pid means something */
-    bool is_closing;  /* this process closed the peer */
-    bool has_left;    /* the peer takes nothing any more */
-    bool is_leaving;  /* LEAVE was sent */
-    bool is_dropping; /* it failed, or moves: nothing more is asked for */
-    bool has_heard;   /* something came since the last look whether it is there */
-    bool is_probing;  /* a message is under way only to see whether the peer is there */
-    bool is_sending, is_due, is_asked, is_in_rma; /* stands in that queue of the domain's */
-    void *spare; /* the fabric's, until it was up: fab_provider_t.spare */
+    bool is_local;          /* on this host: its pid means something */
+    bool is_dropping;       /* it failed, or moves: nothing more is asked for */
+    bool is_speechless;     /* there was no memory for one of the provider's own messages */
+    bool has_heard;         /* something came since fab_ofi_hear() */
+    bool is_asking;         /* CREDIT that asks for an answer has none yet */
+    bool is_answer_due;     /* the peer's has none yet */
+    uint16_t silences;      /* looks in a row without a word of the peer */
+    uint32_t own_under_way; /* own messages of this session that libfabric has not reported */
+    uint32_t quiet_at;      /* dom->num_quiet when the path broke */
+    bool is_sending, is_due, is_listed, is_in_rma; /* stands in that queue of the domain's */
+    void *spare; /* the fabric's, until it is used: fab_provider_t.spare */
 
     bool is_batch;        /* between the calls of batch(): short messages are packed */
     uint32_t alone_poll;  /* dom->polls when short messages were last sent alone, ... */
@@ -66,26 +55,23 @@ struct fab_ofi_ep {
     size_t under_way;          /* bytes of these */
     uint32_t rma_period;       /* dom->period when one was last handed over */
     fab_ofi_exposed_list_t exposed;
-    /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
-    struct fab_ofi_failure *failure;
-    uint32_t asked_at; /* dom->ticks when HELLO was sent */
+    uint32_t asked_at; /* dom->ticks when the last frame was sent */
     uint64_t deadline; /* us: of what is left to send */
 
     TAILQ_ENTRY(fab_ofi_ep) sending_link;
     TAILQ_ENTRY(fab_ofi_ep) due_link;
-    TAILQ_ENTRY(fab_ofi_ep) asked_link;
+    TAILQ_ENTRY(fab_ofi_ep) broken_link;
     TAILQ_ENTRY(fab_ofi_ep) rma_link;
     LIST_ENTRY(fab_ofi_ep) link; /* in dom->eps or dom->lingering */
     fab_ofi_addr_t addr;
 };
 
-/* A failure that waits until all that the peer sent before is delivered. */
-typedef struct fab_ofi_failure {
-    TAILQ_ENTRY(fab_ofi_failure) link; /* in dom->failing */
-    fab_ofi_ep_t *ep;
-    int rc;
-    bool is_quiet; /* since then the completion queue was empty once */
-    char why[384];
-} fab_ofi_failure_t;
+/* A HELLO, or KNOCK, that waits: what the session calls a via (session.h). */
+struct fab_ofi_via {
+    STAILQ_ENTRY(fab_ofi_via) link; /* in dom->again */
+    fab_ofi_domain_t *dom;
+    uint8_t id;
+    fab_ofi_frame_t frame;
+};
 
 #endif /* FAB_OFI_EP_H */

@@ -1,70 +1,99 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer fails when all that it sent before is delivered: it may have left in order, and what says
- * so is still in the completion queue.
+ * A path that breaks: all that came by it is delivered first, since the peer's last word may be
+ * among that.
  */
 #include "ofi/ofi.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-void fab_ofi_ep_defer_failure(fab_ofi_ep_t *ep, int rc, const char *format, ...)
+bool fab_ofi_is_drained(const fab_ses_t *ses)
 {
-    fab_ofi_failure_t *failure;
-    va_list args;
+    const fab_ofi_ep_t *ep = ses->peer->ep;
 
-    if (NULL != ep->failure || NULL == ep->peer) {
+    return ep->dom->is_dead || ep->dom->num_quiet - ep->quiet_at >= 2;
+}
+
+static void list(fab_ofi_ep_t *ep)
+{
+    if (!ep->is_listed) {
+        ep->is_listed = true;
+        TAILQ_INSERT_TAIL(&ep->dom->broken, ep, broken_link);
+    }
+}
+
+void fab_ofi_ep_unlist(fab_ofi_ep_t *ep)
+{
+    if (ep->is_listed) {
+        ep->is_listed = false;
+        TAILQ_REMOVE(&ep->dom->broken, ep, broken_link);
+    }
+}
+
+void fab_ofi_ep_list_if_broken(fab_ofi_ep_t *ep, const fab_peer_t *peer)
+{
+    if (ep == peer->ep && NULL != ep->ses.failure) {
+        list(ep);
+    }
+}
+
+void fab_ofi_ep_broke(fab_ofi_ep_t *ep, int rc, const char *why)
+{
+    const fab_peer_t *peer = ep->peer;
+
+    if (NULL == peer) {
+        return; /* what it has still to send is lost */
+    }
+    if (FAB_SES_KNOWN == ep->ses.state && 0 != ep->nonce) {
+        ep->nonce = 0;
+        fab_peer_owes(ep->peer, rc, why); /* it waits for CHALLENGE */
         return;
     }
-    failure = malloc(sizeof(*failure));
-    if (NULL == failure) {
-        fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
-        return;
+    ep->quiet_at = ep->dom->num_quiet;
+    fab_ses_path_broke(&ep->ses, rc, why);
+    fab_ofi_ep_list_if_broken(ep, peer);
+}
+
+void fab_ofi_ep_tick(fab_ofi_ep_t *ep)
+{
+    const fab_peer_t *peer = ep->peer;
+
+    ep->quiet_at = ep->dom->num_quiet;
+    fab_ses_tick(&ep->ses);
+    fab_ofi_ep_list_if_broken(ep, peer);
+}
+
+void fab_ofi_ep_is_speechless(fab_ofi_ep_t *ep)
+{
+    if (NULL != ep->peer) {
+        ep->is_speechless = true;
+        list(ep);
     }
-    *failure = (fab_ofi_failure_t){.ep = ep, .rc = rc};
-    va_start(args, format);
-    vsnprintf(failure->why, sizeof(failure->why), format, args);
-    va_end(args);
-    ep->failure = failure;
-    TAILQ_INSERT_TAIL(&ep->dom->failing, failure, link);
 }
 
-void fab_ofi_ep_forget_failure(fab_ofi_ep_t *ep)
+static void look_at(fab_ofi_ep_t *ep)
 {
-    if (NULL != ep->failure) {
-        TAILQ_REMOVE(&ep->dom->failing, ep->failure, link);
-        free(ep->failure);
-        ep->failure = NULL;
+    fab_ofi_domain_t *dom = ep->dom;
+
+    if (ep->is_speechless) {
+        ep->is_speechless = false;
+        fab_ofi_ep_unlist(ep);
+        fab_ofi_ep_broke(ep, OPAL_ERR_OUT_OF_RESOURCE,
+                         fab_sentence(dom->fab, "There is no memory for a message to it."));
+    } else if (NULL == ep->ses.failure) {
+        fab_ofi_ep_unlist(ep);
+    } else if (fab_ofi_is_drained(&ep->ses)) {
+        fab_ofi_ep_unlist(ep);
+        fab_ses_drained(&ep->ses); /* may release it */
     }
 }
 
-static void fail(fab_ofi_failure_t *failure)
+int fab_ofi_look_at_broken(fab_ofi_domain_t *dom)
 {
-    const fab_ofi_ep_t *ep = failure->ep;
-
-    if (!ep->was_up && FAB_PEER_UP == ep->peer->state) {
-        fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
-    } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
-        fab_peer_fail(ep->peer, failure->rc, failure->why);
-    } /* else it left in order, and its process was found dead after that */
-}
-
-int fab_ofi_ep_fail_deferred(fab_ofi_domain_t *dom)
-{
-    fab_ofi_failure_t *failure, *next;
+    fab_ofi_ep_t *next;
     int events = 0;
 
-    for (failure = TAILQ_FIRST(&dom->failing); NULL != failure; failure = next) {
-        next = TAILQ_NEXT(failure, link);
-        if (!failure->is_quiet) {
-            failure->is_quiet = true;
-            continue;
-        }
-        TAILQ_REMOVE(&dom->failing, failure, link);
-        failure->ep->failure = NULL;
-        fail(failure); /* frees no endpoint: the fabric drops it later */
-        free(failure);
+    for (fab_ofi_ep_t *ep = TAILQ_FIRST(&dom->broken); NULL != ep; ep = next) {
+        next = TAILQ_NEXT(ep, broken_link);
+        look_at(ep); /* others stay in the list, or go to its end */
         events++;
     }
     return events;

@@ -89,8 +89,10 @@ static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_o
         *ep = (fab_ofi_ep_t){.peer = peer,
                              .dom = dom,
                              .to = FI_ADDR_NOTAVAIL,
+                             .index = FAB_OFI_NO_INDEX,
                              .addr = *addr,
                              .is_local = addr->host == dom->addr.host && addr->pid > 0};
+        fab_ses_init(&ep->ses, &dom->ses, peer);
         TAILQ_INIT(&ep->ops);
         TAILQ_INIT(&ep->posted);
         LIST_INSERT_HEAD(&dom->eps, ep, link);

@@ -9,7 +9,7 @@
 
 #include "ofi/ofi_wire.h"
 
-/* "name,name,...": a name nobody has is no error, as hosts differ. */
+/* "name,name,...": an unknown name is no error, as hosts differ. */
 static bool is_list(const char *list, const char *allowed)
 {
     while ('\0' != *list) {
@@ -68,9 +68,9 @@ static const fab_param_t ofi_rows[] = {
         FAB_PARAM(fab_params_t, ofi_timeout, UINT, 4),
         FAB_PARAM_NUMBER(30, 1, 86400),
         .unit = "seconds",
-        .help = "How long to wait for the first answer of a process over ofi before another "
-                "provider is tried; and how long a message may be missing, once later ones have "
-                "arrived, before its sender counts as failed.",
+        .help = "How long libfabric may take to deliver the first message to a process of another "
+                "host before another provider is tried; and how long a message may be missing, "
+                "once later ones have arrived, before its sender counts as failed.",
     },
 };
 

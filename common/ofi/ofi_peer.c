@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- *      attach ──> known ──first send──> IDLE ──> ... ──> UP        (ofi_known.c, ofi_connect.c)
- *      detach ──> CLOSE sent ──CLOSED, CLOSE or LEAVE of the peer──> gone
- *      CLOSE of the peer ──> CLOSED sent, IDLE again
- *      drop   ──> LEAVE sent, gone
+ *      attach ──> known ──first send, or KNOCK──> endpoint, with a session (session.h)
+ *      detach, drop ──> the session ends ──> gone
  *
  * What is left to send when an endpoint is done with its peer is sent all the same: it lingers
  * without a peer until then.
@@ -20,23 +18,12 @@ enum { FAB_OFI_LINGER_US = 3000000 };
 
 /* ---- sending ------------------------------------------------------------- */
 
-/* Says why no message can be sent to the peer now. Asks for a session, if that is the reason. */
+/* Nothing can be sent to the peer now: ask for a session, unless there is one. */
 static __attribute__((noinline)) int cannot_send(fab_ofi_ep_t *ep)
 {
-    if (NULL != ep->failure) {
-        return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
-    }
-    if (ep->has_left) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
-                      "It takes no more messages: it has left, or refused this process.");
-        return OPAL_ERR_UNREACH;
-    }
-    if (FAB_OFI_IDLE == ep->state) {
-        fab_ofi_connect(ep);
-    } else if (FAB_OFI_UP == ep->state && !fab_ofi_has_credit(ep)) {
-        fab_counters.no_credit++;
-    }
-    return OPAL_ERR_RESOURCE_BUSY;
+    fab_counters.no_credit += 0 != ep->ses.window && !fab_ses_may_send(&ep->ses);
+    fab_ses_want(&ep->ses);
+    return FAB_PEER_UP == ep->peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
 }
 
 static int ofi_send_now(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
@@ -155,14 +142,13 @@ void fab_ofi_ep_free(fab_ofi_ep_t *ep)
     free(ep);
 }
 
-/* It is done with its peer. */
-static void ep_release(fab_ofi_ep_t *ep)
+void fab_ofi_ep_release(fab_ofi_ep_t *ep)
 {
     fab_ofi_domain_t *dom = ep->dom;
 
-    fab_ofi_session_end(ep);
     fab_ofi_rma_drop(ep);
-    fab_ofi_ep_forget_failure(ep);
+    fab_ofi_ep_unlist(ep);
+    fab_ses_fini(&ep->ses);
     ep->peer->ep = NULL;
     ep->peer = NULL;
     if (NULL == ep->to_send) {
@@ -193,17 +179,29 @@ void **fab_ofi_spare(const fab_peer_t *peer)
     if (fab_ofi_is_known(peer)) {
         return fab_ofi_known_spare(peer);
     }
-    return ep->was_up ? NULL : &ep->spare;
+    return ep->ses.is_used ? NULL : &ep->spare;
 }
 
-/* It is done with a peer that this process has closed. */
-static void ep_finish(fab_ofi_ep_t *ep)
+fab_moves_t fab_ofi_asked_by_later(fab_peer_t *peer)
 {
-    fab_peer_t *peer = ep->peer;
+    fab_ofi_ep_t *ep = peer->ep;
 
-    ep_release(ep);
-    if (FAB_PEER_CLOSED == peer->state) {
-        fab_peer_left(peer);
+    if (fab_ofi_is_known(peer)) {
+        return FAB_MOVES;
+    }
+    ep->dom->has_clocks = true;
+    return fab_ses_asked_by_later(&ep->ses);
+}
+
+void fab_ofi_ask_owed(fab_peer_t *peer)
+{
+    fab_ofi_ep_t *ep = fab_ofi_ep_of(peer);
+
+    if (NULL != ep) {
+        fab_ses_ask_owed(&ep->ses);
+    } else {
+        fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
+                      "There is not enough memory here for a session with it.");
     }
 }
 
@@ -216,13 +214,10 @@ void fab_ofi_detach(fab_domain_t *domain, fab_peer_t *peer)
         fab_ofi_forget(peer);
         return;
     }
-    ep->is_closing = true;
     fab_ofi_rma_drop(ep);
-    if (FAB_OFI_IDLE == ep->state) {
-        ep_release(ep);
-    } else if (FAB_OFI_UP == ep->state) {
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSE, 0, NULL, 0);
-    } /* else CLOSE is sent once it is up: the peer may be about to send */
+    if (fab_ses_close(&ep->ses)) {
+        fab_ofi_ep_release(ep);
+    }
 }
 
 bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
@@ -238,65 +233,10 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
     if (ep->num_xfers > 0) {
         return false; /* libfabric still has the user's memory */
     }
-    if (FAB_OFI_UP == ep->state) {
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_LEAVE, 0, NULL, 0);
-    } else {
-        fab_ofi_send_drop(ep); /* HELLO, perhaps, which nobody is to answer */
+    if (ep->ses.is_broken) {
+        fab_ofi_send_drop(ep);
     }
-    ep_release(ep);
+    fab_ses_drop(&ep->ses);
+    fab_ofi_ep_release(ep);
     return true;
-}
-
-/* ---- the peer ends the session ------------------------------------------- */
-
-static void unexpected(fab_ofi_ep_t *ep)
-{
-    fab_counters.bad_messages++;
-    fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                             "It agreed to end a session that nobody had ended.");
-}
-
-/* CLOSE: it was the peer's last message of this session. */
-static void closed_by_peer(fab_ofi_ep_t *ep)
-{
-    if (ep->is_closing) { /* and so does this process */
-        ep_finish(ep);
-        return;
-    }
-    (void) fab_ofi_send_own(ep, FAB_OFI_ID_CLOSED, 0, NULL, 0);
-    fab_ofi_session_end(ep);
-    fab_peer_has_left(ep->peer);
-}
-
-static void left(fab_ofi_ep_t *ep)
-{
-    if (!ep->is_leaving) {
-        (void) fab_ofi_send_own(ep, FAB_OFI_ID_LEFT, 0, NULL, 0);
-    }
-    ep->has_left = true;
-    fab_ofi_session_end(ep);
-    if (ep->is_closing) {
-        ep_finish(ep);
-    } else if (!TAILQ_EMPTY(&ep->ops) || !TAILQ_EMPTY(&ep->posted)) {
-        fab_ofi_ep_defer_failure(
-            ep, OPAL_ERR_UNREACH,
-            "It has left, or given this process up, while its memory was read or written.");
-    } else {
-        fab_peer_has_left(ep->peer);
-    }
-}
-
-void fab_ofi_ep_on_end(fab_ofi_ep_t *ep, uint8_t id)
-{
-    if (FAB_OFI_ID_CLOSE == id) {
-        closed_by_peer(ep);
-    } else if (FAB_OFI_ID_LEAVE == id) {
-        left(ep);
-    } else if (FAB_OFI_ID_CLOSED == id && ep->is_closing) {
-        ep_finish(ep);
-    } else if (FAB_OFI_ID_LEFT == id && ep->is_leaving) {
-        fab_ofi_session_end(ep);
-    } else {
-        unexpected(ep);
-    }
 }

@@ -21,7 +21,6 @@ typedef struct fab_ofi_sbuf {
     uint32_t cookie;
     uint32_t len;    /* bytes of data */
     bool is_tracked; /* not to be injected: what becomes of it is to be reported */
-    bool is_probe;   /* sent only to see whether the peer is there */
     /* header and payload */
     unsigned char data[] __attribute__((aligned(FAB_OFI_ALIGN)));
 } fab_ofi_sbuf_t;
@@ -50,7 +49,7 @@ static inline fab_ofi_sbuf_t *fab_ofi_pool_get(fab_ofi_pool_t *pool)
     buf = pool->free;
     pool->free = buf->next;
     pool->used++;
-    buf->is_tracked = buf->is_probe = false;
+    buf->is_tracked = false;
     return buf;
 }
 

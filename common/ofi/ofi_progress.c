@@ -32,24 +32,18 @@ static __attribute__((noinline)) void bad_message(fab_ofi_ep_t *ep, const char *
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
-/* The sender has taken this many of our messages. False: more than were sent. */
-static bool take_credit(fab_ofi_ep_t *ep, uint16_t taken)
+/* The sender has taken this many of our messages, modulo 2^16.  False: more than were sent. */
+static inline bool take_credit(fab_ses_t *ses, uint16_t taken)
 {
-    if ((uint16_t) (taken - ep->taken) > (uint16_t) (ep->sent - ep->taken)) {
-        return false;
-    }
-    ep->taken = taken;
-    return true;
+    return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
 }
 
 static inline __attribute__((always_inline)) void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr,
                                                           const void *data, size_t len)
 {
-    ep->consumed++;
+    ep->ses.is_used = true;
+    fab_ses_take(&ep->ses, 1);
     fab_deliver(ep->dom->fab, ep->peer, hdr, data, len);
-    if ((uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
-        fab_ofi_schedule_credits(ep);
-    }
 }
 
 /* Several messages in one; any may end the session, and ep with it. */
@@ -79,19 +73,51 @@ static __attribute__((noinline)) void on_pack(fab_ofi_ep_t *ep, const unsigned c
     }
 }
 
+static void on_bye(fab_ofi_ep_t *ep, unsigned bye)
+{
+    fab_peer_t *peer = ep->peer;
+
+    if (!fab_ses_on_bye(&ep->ses, bye)) {
+        bad_message(ep, "it ends a session against the protocol");
+    } else if (ep != peer->ep) {
+        return; /* both have closed: the endpoint is released, and the record */
+    } else if (FAB_SES_BYE_CLOSE == bye) {
+        fab_peer_has_left(peer); /* its user needs this process no more */
+    } else if (FAB_SES_GONE == ep->ses.state &&
+               (!TAILQ_EMPTY(&ep->ops) || !TAILQ_EMPTY(&ep->posted))) {
+        fab_peer_fail(peer, OPAL_ERR_UNREACH,
+                      "It has left, or given this process up, while its memory was read or "
+                      "written.");
+    }
+}
+
 /* One of the provider's own messages. */
-static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr,
-                                             const void *data, size_t len)
+static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr)
 {
     const uint8_t id = fab_ofi_hdr_id(hdr);
 
-    if (FAB_OFI_ID_WELCOME == id || FAB_OFI_ID_REFUSE == id) {
-        fab_ofi_on_answer(ep, hdr, data, len);
-    } else if (id >= FAB_OFI_ID_CLOSE && id <= FAB_OFI_ID_LEFT) {
-        fab_ofi_ep_on_end(ep, id);
-    } else if (FAB_OFI_ID_CREDIT != id && FAB_OFI_ID_READY != id) {
+    if (FAB_OFI_ID_CREDIT == id) {
+        if (0 != (hdr->app_ctx & FAB_OFI_ASK)) {
+            ep->is_answer_due = true;
+            fab_ofi_schedule_credits(ep);
+        }
+    } else if (FAB_OFI_ID_BYE == id) {
+        on_bye(ep, hdr->app_ctx);
+    } else if (FAB_OFI_ID_REFUSE == id) {
+        fab_ofi_on_refuse(ep, hdr->app_ctx);
+    } else {
         bad_message(ep, "there is no such id");
     }
+}
+
+/* The session is not up: may this come?  The first word of the asking side makes it up. */
+static __attribute__((noinline)) bool is_awaited(fab_ofi_ep_t *ep, uint8_t id)
+{
+    if (FAB_SES_ASKED == ep->ses.state && FAB_OFI_ID_REFUSE != id) {
+        fab_ses_first(&ep->ses);
+    }
+    return FAB_SES_UP == ep->ses.state || FAB_SES_CLOSING == ep->ses.state ||
+           FAB_OFI_ID_REFUSE == id;
 }
 
 /* The next message of a session. */
@@ -102,19 +128,16 @@ on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len
 
     ep->next_recv++;
     ep->has_heard = true;
-    if (__builtin_expect(FAB_OFI_ANSWERED == ep->state, 0)) {
-        fab_ofi_connect_done(ep); /* who sends is up */
-    }
-    if (__builtin_expect(FAB_OFI_UP != ep->state, 0)) {
-        on_own(ep, hdr, data, len); /* WELCOME or REFUSE; others are refused there */
-    } else if (!take_credit(ep, hdr->credits)) {
+    if (__builtin_expect(FAB_SES_UP != ep->ses.state, 0) && !is_awaited(ep, id)) {
+        bad_message(ep, "the session is not up");
+    } else if (!take_credit(&ep->ses, hdr->credits)) {
         bad_message(ep, "it takes credit for more than was sent");
     } else if (id < FAB_AM_MAX) {
         deliver(ep, fab_hdr(id, hdr->tag, hdr->app_ctx), data, len);
     } else if (FAB_OFI_ID_PACK == id) {
         on_pack(ep, data, len);
     } else {
-        on_own(ep, hdr, data, len);
+        on_own(ep, hdr);
     }
 }
 
@@ -123,7 +146,7 @@ static __attribute__((noinline)) void on_stray(fab_ofi_ep_t *ep, const fab_ofi_h
 {
     fab_counters.ofi_strays++;
     if (NULL != ep && hdr->seq == ep->next_recv) {
-        ep->next_recv++; /* LEAVE may follow */
+        ep->next_recv++; /* BYE may follow */
     }
 }
 
@@ -165,11 +188,9 @@ static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
 static __attribute__((noinline)) void on_no_session(fab_ofi_domain_t *dom, uint8_t id,
                                                     const void *data, size_t len)
 {
-    if (FAB_OFI_ID_HELLO == id) {
-        fab_ofi_on_hello(dom, data, len);
-    } else if (FAB_OFI_ID_CHALLENGE == id) {
-        fab_ofi_on_challenge(dom, data, len);
-    } else {
+    if (id >= FAB_OFI_ID_KNOCK && id <= FAB_OFI_ID_WELCOME) {
+        fab_ofi_on_frame(dom, id, data, len);
+    } else if (FAB_OFI_ID_CREDIT != id) { /* whose sender wants to know whether it is delivered */
         fab_counters.ofi_strays++;
     }
 }
@@ -205,20 +226,24 @@ static void on_message(fab_ofi_domain_t *dom, const fab_ofi_hdr_t *hdr, size_t l
 
 static void send_ended(fab_ofi_domain_t *dom, fab_ofi_sbuf_t *buf, const char *error)
 {
-    fab_ofi_ep_t *ep = NULL != error || buf->is_probe
+    fab_ofi_ep_t *ep = NULL != error || buf->is_tracked
                            ? fab_ofi_session(dom, buf->index, buf->cookie)
                            : NULL;
 
     dom->num_sends--;
-    if (NULL != ep && NULL != error) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH,
-                                 "It cannot be reached (%s: %s): its process has ended, or the "
-                                 "network is down.",
-                                 dom->name, error);
-    } else if (NULL != ep) {
-        ep->is_probing = false;
+    if (NULL != ep) {
+        ep->own_under_way -= buf->is_tracked && ep->own_under_way > 0;
+    } else if (NULL != error) {
+        ep = fab_ofi_challenger(dom, buf);
     }
     fab_ofi_pool_put(&dom->send_pool, buf);
+    if (NULL != ep && NULL != error) {
+        fab_ofi_ep_broke(ep, OPAL_ERR_UNREACH,
+                         fab_sentence(dom->fab,
+                                      "It cannot be reached (%s: %s): its process has ended, or "
+                                      "the network is down.",
+                                      dom->name, error));
+    }
 }
 
 static void on_entry(fab_ofi_domain_t *dom, const struct fi_cq_tagged_entry *entry)
@@ -249,9 +274,10 @@ static void xfer_failed(fab_ofi_domain_t *dom, fab_ofi_xfer_t *xfer, const char 
 {
     fab_ofi_ep_t *ep = xfer->op->ep;
 
-    if (NULL != ep && !ep->has_left) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s cannot move memory of it: %s.",
-                                 dom->name, error);
+    if (NULL != ep) {
+        fab_ofi_ep_broke(
+            ep, OPAL_ERR_COMM_FAILURE,
+            fab_sentence(dom->fab, "%s cannot move memory of it: %s.", dom->name, error));
     }
     fab_ofi_xfer_end(xfer, OPAL_ERR_UNREACH);
 }
@@ -288,20 +314,34 @@ static __attribute__((noinline)) void on_error(fab_ofi_domain_t *dom)
 static __attribute__((noinline)) void domain_failed(fab_ofi_domain_t *dom, const char *what,
                                                     ssize_t rc)
 {
-    fab_ofi_ep_t *ep;
+    fab_ofi_ep_t *next;
 
     dom->is_dead = true;
     fab_log(dom->fab, 1, "%s %s: %s", dom->name, what, fi_strerror((int) -rc));
-    LIST_FOREACH(ep, &dom->eps, link) {
-        if (FAB_OFI_IDLE != ep->state && !ep->has_left) {
-            fab_ofi_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "%s here %s: %s.", dom->name, what,
-                                     fi_strerror((int) -rc));
-        }
+    for (fab_ofi_ep_t *ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, link);
+        fab_ofi_ep_broke(
+            ep, OPAL_ERR_COMM_FAILURE,
+            fab_sentence(dom->fab, "%s here %s: %s.", dom->name, what, fi_strerror((int) -rc)));
     }
 }
 
-/* Returns the number of entries; *is_quiet: the queue was empty. */
-static int poll_queue(fab_ofi_domain_t *dom, bool *is_quiet)
+/* Only failures of the endpoint are awaited. */
+static void poll_events(fab_ofi_domain_t *dom)
+{
+    struct fi_eq_err_entry error = {.err_data_size = 0};
+    struct fi_eq_entry entry;
+    uint32_t event;
+
+    if (NULL != dom->eq && !dom->is_dead &&
+        -FI_EAVAIL == fi_eq_read(dom->eq, &event, &entry, sizeof(entry), 0) &&
+        fi_eq_readerr(dom->eq, &error, 0) > 0) {
+        domain_failed(dom, "reports a failure", -error.err);
+    }
+}
+
+/* Returns the number of entries. */
+static int poll_queue(fab_ofi_domain_t *dom)
 {
     struct fi_cq_tagged_entry entries[FAB_OFI_BATCH];
     int events = 0;
@@ -318,7 +358,7 @@ static int poll_queue(fab_ofi_domain_t *dom, bool *is_quiet)
         on_error(dom);
         events++;
     } else if (num <= 0 && (-FI_EAGAIN == num || 0 == num)) {
-        *is_quiet = true;
+        dom->num_quiet++;
     } else if (num < 0) {
         domain_failed(dom, "cannot be polled", num);
     }
@@ -339,7 +379,7 @@ static __attribute__((noinline)) void housekeeping(fab_ofi_domain_t *dom)
         return;
     }
     dom->next_tick = now + FAB_OFI_TICK_US;
-    fab_ofi_connect_late(dom);
+    poll_events(dom);
     fab_ofi_ep_end_lingering(dom, now);
     fab_ofi_alive_tick(dom);
 }
@@ -357,12 +397,11 @@ static __attribute__((noinline)) void post_again(fab_ofi_domain_t *dom)
 int fab_ofi_poll(void *domain)
 {
     fab_ofi_domain_t *dom = domain;
-    bool is_quiet = false;
     int events = 0;
 
     dom->polls++;
     if (__builtin_expect(!dom->is_dead, 1)) {
-        events = poll_queue(dom, &is_quiet);
+        events = poll_queue(dom);
         if (!TAILQ_EMPTY(&dom->sending)) {
             events += fab_ofi_send_waiting(dom);
         }
@@ -373,8 +412,11 @@ int fab_ofi_poll(void *domain)
             post_again(dom);
         }
     }
-    if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && (is_quiet || dom->is_dead)) {
-        events += fab_ofi_ep_fail_deferred(dom);
+    if (__builtin_expect(!TAILQ_EMPTY(&dom->broken), 0)) {
+        events += fab_ofi_look_at_broken(dom);
+    }
+    if (__builtin_expect(!STAILQ_EMPTY(&dom->again), 0)) {
+        fab_ofi_look_again(dom);
     }
     return events;
 }

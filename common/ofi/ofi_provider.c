@@ -20,6 +20,7 @@
 #include "fabric/fab_wire.h"
 
 enum {
+    FAB_OFI_SHARES = 16,       /* of the receive buffers, for the peers of a large job */
     FAB_OFI_CQ_SIZE = 16384,   /* entries at least: cxi loses the endpoint if it overruns */
     FAB_OFI_INJECT_MAX = 256,  /* bytes of a message that is made on the stack */
     FAB_OFI_CXI_EAGER = 16352, /* bytes: with the header below cxi's rendezvous threshold */
@@ -42,6 +43,22 @@ static const char *fabric_open(fab_ofi_domain_t *dom)
     }
     rc = fi_domain(dom->fabric, dom->info, &dom->domain, NULL);
     return 0 == rc ? NULL : cannot(dom, "open its domain", rc);
+}
+
+/*
+ * efa reports failures of the endpoint by an event queue, and ends the process if there is none;
+ * psm2, psm3 and opx take none.
+ */
+static void events_open(fab_ofi_domain_t *dom)
+{
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_NONE};
+
+    if (0 != fi_eq_open(dom->fabric, &attr, &dom->eq, NULL)) {
+        dom->eq = NULL;
+    } else if (0 != fi_ep_bind(dom->rdm, &dom->eq->fid, 0)) {
+        (void) fi_close(&dom->eq->fid);
+        dom->eq = NULL;
+    }
 }
 
 static const char *queues_open(fab_ofi_domain_t *dom)
@@ -86,6 +103,7 @@ static const char *endpoint_open(fab_ofi_domain_t *dom)
     if (0 != rc) {
         return cannot(dom, "make an endpoint", rc);
     }
+    events_open(dom);
     rc = fi_ep_bind(dom->rdm, &dom->av->fid, 0);
     rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION) : rc;
     rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_RECV) : rc;
@@ -117,10 +135,37 @@ static const char *fill_address(fab_ofi_domain_t *dom)
     addr->start_time = fab_proc_start_time(addr->pid);
     snprintf(addr->provider, sizeof(addr->provider), "%s", dom->info->fabric_attr->prov_name);
     return fab_random(addr->key, sizeof(addr->key)) &&
-                   fab_random(&dom->next_cookie, sizeof(dom->next_cookie)) &&
+                   fab_random(&dom->ses.serial, sizeof(dom->ses.serial)) &&
                    fab_random(&dom->next_nonce, sizeof(dom->next_nonce))
                ? NULL
                : fab_sentence(dom->fab, "There are no random bytes: %s.", strerror(errno));
+}
+
+/*
+ * Messages of one peer, within the limits: all that have a session share the receive buffers.  As
+ * many are expected as the job has processes, up to FAB_OFI_SHARES; what more of them send at once
+ * waits in libfabric, which makes them slower, and no window is too small for ever.
+ */
+static uint32_t window(const fab_ofi_domain_t *dom)
+{
+    const uint64_t num = (uint64_t) dom->recv.size * dom->recv.num / dom->recv.min_free;
+    const uint32_t expected = fab_ofi_min(dom->fab->config.num_procs, FAB_OFI_SHARES);
+    const uint64_t share = num / (expected > 0 ? expected : 1);
+
+    if (share >= fab_limits.ofi_window) {
+        return fab_limits.ofi_window;
+    }
+    fab_counters.small_windows++;
+    return share > FAB_OFI_WINDOW_MIN ? (uint32_t) share : FAB_OFI_WINDOW_MIN;
+}
+
+/* Numbers that no process had which had this address before. */
+static void sessions_open(fab_ofi_domain_t *dom)
+{
+    dom->ses = (fab_ses_domain_t){.ops = &fab_ofi_ses_ops,
+                                  .name = dom->fab->config.name,
+                                  .serial = dom->ses.serial >> 2,
+                                  .window = window(dom)};
 }
 
 static bool sends_by_system_calls(const struct fi_info *info)
@@ -176,7 +221,11 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     why = NULL == why ? queues_open(dom) : why;
     why = NULL == why ? endpoint_open(dom) : why;
     why = NULL == why ? fill_address(dom) : why;
-    return NULL == why ? fab_ofi_recv_post_all(dom) : why;
+    if (NULL != why) {
+        return why;
+    }
+    sessions_open(dom);
+    return fab_ofi_recv_post_all(dom);
 }
 
 static void fid_close(struct fid *fid)
@@ -193,6 +242,9 @@ static void domain_free(fab_ofi_domain_t *dom)
     }
     if (NULL != dom->rdm) {
         fid_close(&dom->rdm->fid);
+    }
+    if (NULL != dom->eq) {
+        fid_close(&dom->eq->fid);
     }
     if (NULL != dom->av) {
         fid_close(&dom->av->fid);
@@ -229,9 +281,9 @@ static int ofi_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->provider = &fab_ofi_provider;
     TAILQ_INIT(&dom->sending);
     TAILQ_INIT(&dom->due);
-    TAILQ_INIT(&dom->asked);
-    TAILQ_INIT(&dom->failing);
+    TAILQ_INIT(&dom->broken);
     TAILQ_INIT(&dom->rma);
+    STAILQ_INIT(&dom->again);
     *why = open_steps(dom);
     if (NULL != *why) {
         domain_free(dom);
@@ -243,34 +295,31 @@ static int ofi_open(fab_t *fab, fab_domain_t **out, const char **why)
 
 /* ---- close --------------------------------------------------------------- */
 
-static bool has_leaving(const fab_ofi_domain_t *dom)
+/* Say BYE where it was not said.  Is a word of a peer awaited? */
+static bool leave(fab_ofi_domain_t *dom)
 {
-    const fab_ofi_ep_t *ep;
+    bool is_awaiting = false;
+    fab_ofi_ep_t *ep, *next;
 
-    LIST_FOREACH(ep, &dom->eps, link) {
-        if (ep->is_leaving && FAB_OFI_UP == ep->state && NULL == ep->failure) {
-            return true;
+    for (ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, link);
+        if (FAB_PEER_FAILED != ep->peer->state && fab_ses_leave(&ep->ses)) {
+            is_awaiting = true;
         }
     }
-    return false;
+    return is_awaiting;
 }
 
 /*
- * Send LEAVE to all peers, and wait, FAB_OFI_LEAVE_US at most, until they have heard: closed
- * earlier, some providers lose what they have taken.
+ * Tell all peers that this process leaves, and wait, FAB_OFI_LEAVE_US at most, until they have
+ * heard: closed earlier, some providers lose what they have taken.
  */
 static void announce_leave(fab_ofi_domain_t *dom)
 {
     const uint64_t until = fab_now_us() + FAB_OFI_LEAVE_US;
-    fab_ofi_ep_t *ep;
 
-    LIST_FOREACH(ep, &dom->eps, link) {
-        if (FAB_OFI_UP == ep->state && FAB_PEER_FAILED != ep->peer->state) {
-            ep->is_leaving = fab_ofi_send_own(ep, FAB_OFI_ID_LEAVE, 0, NULL, 0);
-        }
-    }
-    while (!dom->is_dead && fab_now_us() < until &&
-           (has_leaving(dom) || dom->num_sends > 0 || !TAILQ_EMPTY(&dom->sending))) {
+    while (!dom->is_dead && (leave(dom) || dom->num_sends > 0 || !TAILQ_EMPTY(&dom->sending)) &&
+           fab_now_us() < until) {
         dom->fab->must_return = false;
         (void) fab_ofi_poll(dom);
         (void) sched_yield();
@@ -288,10 +337,13 @@ static void ofi_close(fab_domain_t *domain)
     announce_leave(dom);
     while (!LIST_EMPTY(&dom->eps)) {
         fab_ofi_ep_t *ep = LIST_FIRST(&dom->eps);
-        fab_ofi_rma_drop(ep);
-        fab_ofi_ep_forget_failure(ep);
-        ep->peer->ep = NULL;
-        fab_ofi_ep_free(ep);
+        fab_ofi_send_drop(ep);
+        fab_ofi_ep_release(ep);
+    }
+    while (!STAILQ_EMPTY(&dom->again)) {
+        fab_ofi_via_t *via = STAILQ_FIRST(&dom->again);
+        STAILQ_REMOVE_HEAD(&dom->again, link);
+        free(via);
     }
     fab_ofi_forget_all(dom);
     while (!LIST_EMPTY(&dom->lingering)) {
@@ -357,6 +409,8 @@ const fab_provider_t fab_ofi_provider = {
     .detach = fab_ofi_detach,
     .drop = fab_ofi_drop,
     .spare = fab_ofi_spare,
+    .asked_by_later = fab_ofi_asked_by_later,
+    .ask_owed = fab_ofi_ask_owed,
     .progress = fab_ofi_progress,
     .poll = fab_ofi_poll,
     .expose_any = fab_ofi_expose_any,

@@ -14,7 +14,7 @@
 /*
  * Where the peer's processor serves reads and writes, inside libfabric, the peer sees nothing of
  * them: it takes itself for idle, and sleeps ever longer between its polls.  So while operations go
- * on, a message is sent to it in every period.
+ * on, a message is sent to it in every period in which it has answered the last one.
  */
 static void keep_awake(fab_ofi_ep_t *ep)
 {
@@ -22,7 +22,10 @@ static void keep_awake(fab_ofi_ep_t *ep)
 
     ep->rma_period = ep->dom->period;
     if (__builtin_expect(last + 1 == ep->rma_period, 0)) {
-        fab_ofi_send_probe(ep);
+        fab_ofi_hear(ep);
+        if (!ep->is_asking) {
+            fab_ofi_send_probe(ep);
+        }
     }
 }
 
@@ -122,16 +125,17 @@ static bool op_step(fab_ofi_op_t *op)
         fab_counters.ofi_again += -FI_EAGAIN == rc;
         if (-FI_EAGAIN != rc) {
             op->status = OPAL_ERR_UNREACH;
-            fab_ofi_ep_defer_failure(op->ep, OPAL_ERR_UNREACH,
-                                     "%s refused to move memory of it: %s.", op->dom->name,
-                                     fi_strerror(-rc));
             op_file(op);
+            fab_ofi_ep_broke(op->ep, OPAL_ERR_UNREACH,
+                             fab_sentence(op->dom->fab, "%s refused to move memory of it: %s.",
+                                          op->dom->name, fi_strerror(-rc)));
         }
         return false;
     }
     op->posted += left > 0 ? xfer->len : 0;
     op->is_flushed = op->is_flushed || 0 == left;
     op->in_flight++;
+    op->ep->ses.is_used = true;
     op->ep->num_xfers++;
     op->ep->under_way += xfer->len;
     LIST_INSERT_HEAD(&op->dom->xfers, xfer, link);
@@ -173,7 +177,7 @@ static fab_ofi_op_t *next_op(const fab_ofi_ep_t *ep)
 
 static bool may_post(const fab_ofi_ep_t *ep)
 {
-    return FAB_OFI_UP == ep->state && NULL == ep->failure && !ep->is_dropping &&
+    return FAB_SES_UP == ep->ses.state && !ep->ses.is_broken && !ep->is_dropping &&
            ep->num_xfers < FAB_OFI_XFERS && ep->under_way < FAB_OFI_UNDER_WAY;
 }
 
@@ -211,7 +215,7 @@ int fab_ofi_rma_progress(fab_ofi_domain_t *dom)
         fab_ofi_op_t *ended = ended_op(ep);
         if (NULL != ended || NULL != next_op(ep)) {
             ep_list(ep);
-            fab_ofi_connect(ep);
+            fab_ses_want(&ep->ses);
         }
         if (NULL != ended) {
             op_end(ended); /* may close the peer: ep is not used any more */
@@ -226,8 +230,8 @@ int fab_ofi_rma(fab_rma_t *rma)
     fab_ofi_ep_t *ep = rma->peer->ep;
     fab_ofi_op_t *op;
 
-    if (ep->has_left) {
-        fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
+    if (FAB_SES_GONE == ep->ses.state) {
+        fab_ses_want(&ep->ses); /* which fails it */
         return OPAL_ERR_UNREACH;
     }
     op = 0 != (rma->peer->caps & FAB_CAP_GET) ? malloc(sizeof(*op)) : NULL;

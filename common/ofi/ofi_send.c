@@ -32,7 +32,7 @@ static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char
         .app_ctx = hdr.app_ctx,
         .tag = hdr.tag,
         .cookie = ep->peer_cookie,
-        .credits = ep->consumed,
+        .credits = (uint16_t) ep->ses.consumed,
         .seq = ep->next_seq,
     };
 
@@ -46,7 +46,8 @@ static inline size_t finish(const fab_ofi_ep_t *ep, fab_hdr_t hdr, unsigned char
 /* A message of the fabric's goes, or is packed. */
 static void count_sent(fab_ofi_ep_t *ep)
 {
-    ep->sent++;
+    ep->ses.sent++;
+    ep->ses.is_used = true;
     fab_counters.ofi_msgs_sent++;
 }
 
@@ -54,21 +55,30 @@ static void sent(fab_ofi_ep_t *ep)
 {
     count_sent(ep);
     ep->next_seq++;
-    ep->advertised = ep->consumed;
+    fab_ses_told(&ep->ses);
 }
 
 /* ---- to libfabric -------------------------------------------------------- */
 
-static __attribute__((noinline)) int not_sent(fab_ofi_ep_t *ep, ssize_t rc)
+/* OPAL_ERR_RESOURCE_BUSY: there is no room now; OPAL_ERR_UNREACH: and there will be none. */
+static __attribute__((noinline)) int not_sent(fab_ofi_domain_t *dom, ssize_t rc)
 {
     if (-FI_EAGAIN == rc) {
         fab_counters.ofi_again++;
-    } else {
-        fab_counters.ofi_errors++;
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
-                                 ep->dom->name, fi_strerror((int) -rc));
+        return OPAL_ERR_RESOURCE_BUSY;
     }
-    return OPAL_ERR_RESOURCE_BUSY;
+    fab_counters.ofi_errors++;
+    dom->send_error = (int) -rc;
+    return OPAL_ERR_UNREACH;
+}
+
+static __attribute__((noinline)) void broke(fab_ofi_ep_t *ep)
+{
+    const fab_ofi_domain_t *dom = ep->dom;
+
+    fab_ofi_ep_broke(ep, OPAL_ERR_UNREACH,
+                     fab_sentence(dom->fab, "%s refused to send to it: %s.", dom->name,
+                                  fi_strerror(dom->send_error)));
 }
 
 /*
@@ -87,7 +97,7 @@ static inline int inject(fab_ofi_ep_t *ep, const void *msg, size_t len)
     ssize_t rc = fi_inject(ep->dom->rdm, msg, len, ep->to);
 
     if (__builtin_expect(0 != rc, 0)) {
-        return not_sent(ep, rc);
+        return not_sent(ep->dom, rc);
     }
     push(ep->dom);
     return OPAL_SUCCESS;
@@ -100,7 +110,7 @@ static int send_buf(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
     ssize_t rc = fi_sendmsg(ep->dom->rdm, &msg, FI_COMPLETION);
 
     if (__builtin_expect(0 != rc, 0)) {
-        return not_sent(ep, rc);
+        return not_sent(ep->dom, rc);
     }
     ep->dom->num_sends++;
     push(ep->dom);
@@ -108,6 +118,14 @@ static int send_buf(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 }
 
 /* ---- what waits ---------------------------------------------------------- */
+
+static void enqueue(fab_ofi_ep_t *ep)
+{
+    if (!ep->is_sending) {
+        ep->is_sending = true;
+        TAILQ_INSERT_TAIL(&ep->dom->sending, ep, sending_link);
+    }
+}
 
 static void append(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 {
@@ -118,10 +136,7 @@ static void append(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
         ep->last_send->next = buf;
     }
     ep->last_send = buf;
-    if (!ep->is_sending) {
-        ep->is_sending = true;
-        TAILQ_INSERT_TAIL(&ep->dom->sending, ep, sending_link);
-    }
+    enqueue(ep);
 }
 
 static void take_off(fab_ofi_ep_t *ep)
@@ -132,7 +147,10 @@ static void take_off(fab_ofi_ep_t *ep)
     }
 }
 
-/* Hand it over, unless others wait: then, or if there is no room, it waits. */
+/*
+ * Hand it over, unless others wait: then, or if there is no room, it waits.  So it does if
+ * libfabric refuses it: the next poll says so, since the session may be calling.
+ */
 static void send_or_wait(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 {
     fab_ofi_domain_t *dom = ep->dom;
@@ -141,7 +159,7 @@ static void send_or_wait(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 
     buf->index = ep->index;
     buf->cookie = ep->cookie;
-    if (NULL == ep->to_send && NULL == ep->failure) {
+    if (NULL == ep->to_send) {
         rc = is_short ? inject(ep, buf->data, buf->len) : send_buf(ep, buf);
     }
     if (OPAL_SUCCESS != rc) {
@@ -151,16 +169,24 @@ static void send_or_wait(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
     }
 }
 
-/* Hand over what waits for this peer, as far as there is room. Returns how many went. */
-static int ep_send_waiting(fab_ofi_ep_t *ep)
+/*
+ * Hand over what waits for this peer, while there is room, and count it.  True: some still
+ * waits.  If libfabric refuses, the endpoint may be released.
+ */
+static bool ep_send_waiting(fab_ofi_ep_t *ep, int *events)
 {
-    int events = 0;
+    int rc = OPAL_SUCCESS;
 
-    while (NULL != ep->to_send && OPAL_SUCCESS == send_buf(ep, ep->to_send)) {
+    while (NULL != ep->to_send && OPAL_SUCCESS == (rc = send_buf(ep, ep->to_send))) {
         ep->to_send = ep->to_send->next;
-        events++;
+        ++*events;
     }
-    return events;
+    if (OPAL_ERR_UNREACH == rc) {
+        fab_ofi_send_drop(ep);
+        broke(ep);
+        return false;
+    }
+    return NULL != ep->to_send;
 }
 
 int fab_ofi_send_waiting(fab_ofi_domain_t *dom)
@@ -170,11 +196,9 @@ int fab_ofi_send_waiting(fab_ofi_domain_t *dom)
 
     while (left-- > 0 && NULL != (ep = TAILQ_FIRST(&dom->sending)) && ep != first) {
         take_off(ep);
-        events += ep_send_waiting(ep);
-        if (NULL != ep->to_send) {
+        if (ep_send_waiting(ep, &events)) {
             first = NULL != first ? first : ep;
-            ep->is_sending = true;
-            TAILQ_INSERT_TAIL(&dom->sending, ep, sending_link);
+            enqueue(ep);
         }
     }
     return events;
@@ -199,8 +223,7 @@ static __attribute__((noinline)) void send_pack(fab_ofi_ep_t *ep)
     ep->pack = NULL;
     buf->len = (uint32_t) finish(ep, fab_hdr(FAB_OFI_ID_PACK, 0, 0), buf->data, buf->len);
     ep->next_seq++;
-    ep->advertised = ep->consumed;
-    fab_counters.ofi_packs++;
+    fab_ses_told(&ep->ses);
     send_or_wait(ep, buf);
 }
 
@@ -264,6 +287,15 @@ void fab_ofi_batch(fab_peer_t *peer, bool is_begin)
 
 /* ---- the fabric's messages ----------------------------------------------- */
 
+/* It waits in the fabric's queue: until there is room, or the peer has failed. */
+static int user_not_sent(fab_ofi_ep_t *ep, int rc)
+{
+    if (OPAL_ERR_UNREACH == rc) {
+        broke(ep);
+    }
+    return OPAL_ERR_RESOURCE_BUSY;
+}
+
 static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data,
                                                size_t len)
 {
@@ -283,10 +315,10 @@ static __attribute__((noinline)) int send_long(fab_ofi_ep_t *ep, fab_hdr_t hdr, 
     rc = send_buf(ep, buf);
     if (OPAL_SUCCESS == rc) {
         sent(ep);
-    } else {
-        fab_ofi_pool_put(pool, buf);
+        return OPAL_SUCCESS;
     }
-    return rc;
+    fab_ofi_pool_put(pool, buf);
+    return user_not_sent(ep, rc);
 }
 
 static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data,
@@ -301,10 +333,11 @@ static __attribute__((noinline)) int send_short(fab_ofi_ep_t *ep, fab_hdr_t hdr,
         memcpy(msg + sizeof(fab_ofi_hdr_t), data, len);
     }
     rc = inject(ep, msg, finish(ep, hdr, msg, len));
-    if (OPAL_SUCCESS == rc) {
-        sent(ep);
+    if (__builtin_expect(OPAL_SUCCESS != rc, 0)) {
+        return user_not_sent(ep, rc);
     }
-    return rc;
+    sent(ep);
+    return OPAL_SUCCESS;
 }
 
 /* Two functions, so that neither has to save what only the other needs. */
@@ -340,50 +373,54 @@ void fab_ofi_send_buf(fab_ofi_ep_t *ep, fab_hdr_t hdr, fab_ofi_sbuf_t *buf, size
 
 /* ---- the provider's own -------------------------------------------------- */
 
-static void of_no_session(fab_ofi_sbuf_t *buf)
-{
-    fab_ofi_hdr_t *hdr = (fab_ofi_hdr_t *) buf->data;
-    const fab_ofi_hdr_t plain = {
-        .id_index = fab_ofi_id_index(fab_ofi_hdr_id(hdr), fab_ofi_hdr_pad(hdr), FAB_OFI_NO_INDEX)};
-
-    *hdr = plain;
-}
-
-static bool send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const void *data, size_t len, bool is_probe)
+/* What becomes of it is reported, but of a message that only returns credits. */
+static void send_own(fab_ofi_ep_t *ep, fab_hdr_t hdr, const fab_ofi_frame_t *frame, size_t len)
 {
     fab_ofi_sbuf_t *buf = fab_ofi_pool_get(&ep->dom->send_pool);
 
-    fab_ofi_send_pack(ep);
     if (NULL == buf) {
-        fab_ofi_ep_defer_failure(ep, OPAL_ERR_OUT_OF_RESOURCE,
-                                 "There is no memory for a message to it.");
-        return false;
+        fab_ofi_ep_is_speechless(ep);
+        return;
     }
-    buf->is_tracked = is_probe || FAB_OFI_ID_CREDIT != hdr.id;
-    buf->is_probe = is_probe;
-    if (len > 0) {
-        memcpy(buf->data + sizeof(fab_ofi_hdr_t), data, len);
+    if (NULL != frame) {
+        memcpy(buf->data + sizeof(fab_ofi_hdr_t), frame, sizeof(*frame));
+        memset(buf->data + sizeof(fab_ofi_hdr_t) + sizeof(*frame), 0, len - sizeof(*frame));
     }
+    buf->is_tracked = FAB_OFI_ID_CREDIT != hdr.id || FAB_OFI_ASK == hdr.app_ctx;
     buf->len = (uint32_t) finish(ep, hdr, buf->data, len);
-    if (FAB_OFI_ID_HELLO == hdr.id || FAB_OFI_ID_CHALLENGE == hdr.id) {
-        of_no_session(buf);
-    } else {
-        ep->next_seq++;
-        ep->advertised = ep->consumed;
-    }
+    ep->own_under_way += buf->is_tracked;
     send_or_wait(ep, buf);
-    return true;
 }
 
-bool fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx, const void *data, size_t len)
+void fab_ofi_send_own(fab_ofi_ep_t *ep, uint8_t id, uint32_t app_ctx)
 {
-    return send_own(ep, fab_hdr(id, 0, app_ctx), data, len, false);
+    fab_ofi_send_pack(ep);
+    send_own(ep, fab_hdr(id, 0, app_ctx), NULL, 0);
+    ep->next_seq++;
+    fab_ses_told(&ep->ses);
+}
+
+void fab_ofi_send_frame(fab_ofi_ep_t *ep, uint8_t id, const fab_ofi_frame_t *frame, size_t len)
+{
+    const uint32_t index = ep->peer_index, cookie = ep->peer_cookie;
+
+    ep->peer_index = FAB_OFI_NO_INDEX;
+    ep->peer_cookie = 0;
+    send_own(ep, fab_hdr(id, 0, FAB_OFI_ASK), frame, len);
+    ep->peer_index = index;
+    ep->peer_cookie = cookie;
 }
 
 void fab_ofi_send_probe(fab_ofi_ep_t *ep)
 {
-    if (!ep->is_probing && FAB_OFI_UP <= ep->state) {
-        ep->is_probing = send_own(ep, fab_hdr(FAB_OFI_ID_CREDIT, 0, 0), NULL, 0, true);
+    if (ep->own_under_way > 0 || FAB_OFI_NO_INDEX == ep->index) {
+        return;
+    }
+    if (FAB_SES_UP == ep->ses.state) {
+        ep->is_asking = true; /* fab_ofi_hear() */
+        fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, FAB_OFI_ASK);
+    } else { /* behind BYE, or before the first word */
+        fab_ofi_send_frame(ep, FAB_OFI_ID_CREDIT, NULL, 0);
     }
 }
 
@@ -410,10 +447,10 @@ void fab_ofi_send_credits(fab_ofi_domain_t *dom)
 
     while (NULL != (ep = TAILQ_FIRST(&dom->due))) {
         fab_ofi_unschedule_credits(ep);
-        if (FAB_OFI_UP == ep->state && !ep->is_closing &&
-            (uint16_t) (ep->consumed - ep->advertised) >= (ep->granted + 1) / 2) {
-            (void) fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0, NULL, 0);
-            fab_counters.credit_messages++;
+        if (FAB_SES_UP == ep->ses.state && !ep->ses.is_broken &&
+            (ep->is_answer_due || ep->ses.consumed - ep->ses.told >= dom->ses.window / 4)) {
+            fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0);
         }
+        ep->is_answer_due = false;
     }
 }

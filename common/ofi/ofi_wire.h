@@ -10,28 +10,28 @@
  *
  * index and cookie name the session at the receiver, which has told them to the sender: no look-up
  * of addresses is needed, and a message for a process that had this address before is known by its
- * cookie.  credits counts, modulo 2^16, the messages of this session that the sender of the header
- * has taken from its receiver.  seq numbers the messages of the session in this direction, modulo
- * 2^16: providers place messages in order (FI_ORDER_SAS), but some report a message of several
- * packets after a short one that follows it.  pad is how many bytes at the end, 0 to 7, are not
- * payload: all messages have a multiple of 8 bytes, because providers put them into a buffer one
- * after the other and the payload is to be aligned.
+ * cookie, the low half of the receiver's serial number (session_wire.h).  credits counts, modulo
+ * 2^16, the messages of this session that the sender of the header has taken from its receiver.
+ * seq numbers the messages of the session in this direction, modulo 2^16: providers place messages
+ * in order (FI_ORDER_SAS), but some report a message of several packets after a short one that
+ * follows it.  pad is how many bytes at the end, 0 to 7, are not payload: all messages have a
+ * multiple of 8 bytes, because providers put them into a buffer one after the other and the payload
+ * is to be aligned.
  *
- * Set-up of a session:
+ * Set-up of a session (session.h: it has neither a via nor a stream):
  *
  *      asking side                                     answering side
- *      HELLO {address, index, cookie, window} ->       knows how to answer
- *                                             <-       CHALLENGE {nonce}
- *      HELLO {the same, nonce}                ->
- *                                             <-       WELCOME {index, cookie, window}, or REFUSE
- *      may send now
- *      READY                                  ->       may send now
+ *      KNOCK {address, index, number}         ->       changes nothing there
+ *                                             <-       CHALLENGE {index, number, nonce}
+ *      HELLO {address, index, serial, nonce}  ->
+ *                                             <-       WELCOME {address, index, serial}, or REFUSE
+ *      CREDIT: its first word                 ->       may send now
  *
- * HELLO has a proof made with the answering process's key, CHALLENGE and WELCOME one made with the
- * asking process's; only the job's processes know the keys, from the addresses.  A nonce is good
- * for one session, so a HELLO that somebody recorded and sends again begins none.  A process that
- * has sent HELLO ignores the other's HELLO if its own name is the smaller one; that may come after
- * the other's WELCOME, which has the same index and cookie.
+ * The four are frames: messages of no session (FAB_OFI_NO_INDEX), with a proof made with the
+ * receiver's key; only the job's processes know the keys, from the addresses.  A nonce is good for
+ * one HELLO, so one that somebody recorded and sends again begins nothing.  HELLO and WELCOME are
+ * as long as the longest message of a user: what passes them passes those.  REFUSE has no payload:
+ * it goes to the index and the serial of the HELLO, or the WELCOME, that is meant.
  *
  * Short messages that leave together are parts of one, PACK, whose app_ctx and tag mean nothing:
  *
@@ -39,8 +39,9 @@
  *
  * A part counts for credits as a message of its own; PACK itself does not.
  *
- * The end: CLOSE is answered by CLOSED (or by CLOSE, if both close), LEAVE by LEFT (or by LEAVE).
- * Each is the sender's last message of the session.
+ * CREDIT with FAB_OFI_ASK is answered by CREDIT.  One of no session means nothing: it shows its
+ * sender whether libfabric delivers it.  BYE is the last message of its sender in the session, but
+ * for STAY.
  */
 #ifndef FAB_OFI_WIRE_H
 #define FAB_OFI_WIRE_H
@@ -48,15 +49,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "session/session_wire.h"
+
 #define FAB_OFI_MAGIC   0x5349464fu /* "OFIS", little endian */
-#define FAB_OFI_VERSION 4
+#define FAB_OFI_VERSION 5
 
 enum {
     FAB_OFI_NAME_MAX = 64,        /* bytes of an endpoint's address: the longest is 32 */
     FAB_OFI_PROVIDER_MAX = 16,    /* bytes of a provider's name, with 0 */
     FAB_OFI_KEY = 16,             /* bytes */
     FAB_OFI_PROOF = 32,           /* bytes: HMAC with SHA-256 */
-    FAB_OFI_EAGER_MIN = 512,      /* bytes: HELLO fits, as does fab_rndv_t */
+    FAB_OFI_EAGER_MIN = 512,      /* bytes: a frame fits, as does fab_rndv_t */
     FAB_OFI_EAGER_MAX = 65536,    /* bytes */
     FAB_OFI_WINDOW_MIN = 4,       /* messages */
     FAB_OFI_WINDOW_MAX = 16384,   /* messages: well below half of the credits' 2^16 */
@@ -65,22 +68,21 @@ enum {
     FAB_OFI_PART_MAX = 1024, /* bytes of a part of PACK: longer messages go alone */
 };
 
-#define FAB_OFI_NO_INDEX 0x1fffffu /* HELLO, CHALLENGE: they are of no session */
+#define FAB_OFI_NO_INDEX 0x1fffffu /* a frame: it is of no session */
 
 /* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
 enum {
-    FAB_OFI_ID_CREDIT = 128, /* nothing but the credits in the header */
-    FAB_OFI_ID_HELLO = 129,
-    FAB_OFI_ID_WELCOME = 130,
-    FAB_OFI_ID_REFUSE = 131, /* it failed before, or is reached by another provider */
-    FAB_OFI_ID_READY = 132,
-    FAB_OFI_ID_CLOSE = 133,  /* the sender sends no more and asks for the session's end */
-    FAB_OFI_ID_CLOSED = 134, /* agreed */
-    FAB_OFI_ID_LEAVE = 135,  /* the sender takes no more messages */
-    FAB_OFI_ID_LEFT = 136,   /* heard */
-    FAB_OFI_ID_CHALLENGE = 137,
-    FAB_OFI_ID_PACK = 138,
+    FAB_OFI_ID_CREDIT = 128, /* nothing but the credits in the header; app_ctx: FAB_OFI_ASK, or 0 */
+    FAB_OFI_ID_BYE = 129,    /* app_ctx: fab_ses_bye_t */
+    FAB_OFI_ID_KNOCK = 130,  /* a frame, as the next three */
+    FAB_OFI_ID_CHALLENGE = 131,
+    FAB_OFI_ID_HELLO = 132,
+    FAB_OFI_ID_WELCOME = 133,
+    FAB_OFI_ID_REFUSE = 134, /* app_ctx: fab_ses_reason_t */
+    FAB_OFI_ID_PACK = 144,
 };
+
+enum { FAB_OFI_ASK = 1 }; /* CREDIT: the sender has not heard of the receiver for a while */
 
 typedef struct fab_ofi_hdr {
     uint32_t id_index; /* id | pad << 8 | index << 11 */
@@ -156,47 +158,21 @@ typedef struct fab_ofi_addr {
 
 _Static_assert(144 == sizeof(fab_ofi_addr_t), "fab_ofi_addr_t is a wire format");
 
-/* Payload of HELLO. */
-typedef struct fab_ofi_hello {
+/* Payload of KNOCK, CHALLENGE, HELLO and WELCOME; zeros follow it in the last two. */
+typedef struct fab_ofi_frame {
     uint32_t magic;
     uint32_t version;
-    uint64_t name;   /* of the sender */
-    uint64_t target; /* of the receiver */
-    uint32_t index;  /* for the answer */
-    uint32_t cookie;
-    uint32_t window; /* messages that the receiver may have under way to the sender */
+    uint64_t name;     /* of the sender */
+    uint64_t target;   /* of the receiver */
+    fab_ses_msg_t msg; /* of KNOCK and CHALLENGE serial alone counts: KNOCK's number */
+    uint64_t nonce;    /* of CHALLENGE, and of HELLO, which has the former's; else 0 */
+    uint32_t index;    /* at the sender; of CHALLENGE: at the receiver */
     uint32_t reserved;
-    uint64_t nonce;               /* from CHALLENGE; 0: none yet */
     fab_ofi_addr_t addr;          /* of the sender */
     uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
-} fab_ofi_hello_t;
+} fab_ofi_frame_t;
 
-_Static_assert(224 == sizeof(fab_ofi_hello_t), "fab_ofi_hello_t is a wire format");
-
-/* Payload of CHALLENGE. */
-typedef struct fab_ofi_challenge {
-    uint32_t magic;
-    uint32_t version;
-    uint64_t name; /* of the sender */
-    uint32_t index;
-    uint32_t cookie; /* those of the HELLO that it answers */
-    uint64_t nonce;
-    uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
-} fab_ofi_challenge_t;
-
-_Static_assert(64 == sizeof(fab_ofi_challenge_t), "fab_ofi_challenge_t is a wire format");
-
-/* Payload of WELCOME; its header has index and cookie of HELLO. */
-typedef struct fab_ofi_welcome {
-    uint64_t name; /* of the sender */
-    uint32_t index;
-    uint32_t cookie;
-    uint32_t window;
-    uint32_t hello_cookie;        /* that of the HELLO that it answers */
-    uint8_t proof[FAB_OFI_PROOF]; /* HMAC of all with zeros here, by the receiver's key */
-} fab_ofi_welcome_t;
-
-_Static_assert(56 == sizeof(fab_ofi_welcome_t), "fab_ofi_welcome_t is a wire format");
+_Static_assert(240 == sizeof(fab_ofi_frame_t), "fab_ofi_frame_t is a wire format");
 
 /* Start of fab_rkey_t. */
 typedef struct fab_ofi_rkey {

@@ -191,11 +191,20 @@ static void over(fab_ses_t *ses)
     }
 }
 
+void fab_ses_go_on(const fab_ses_t *ses, int rc, const char *why)
+{
+    if (ses->is_owed) {
+        fab_peer_owes(ses->peer, rc, why);
+    } else {
+        fab_peer_cannot_connect(ses->peer, rc, why);
+    }
+}
+
 /* There will be no session by this provider, unless the peer's parked HELLO makes one. */
 static void cannot(fab_ses_t *ses, int rc, const char *why)
 {
     const bool has_via = has_shape(ses, FAB_SES_VIA);
-    const bool is_owed = FAB_SES_ASKED == ses->state && !has_via;
+    const bool is_owed = ses->is_owed || (FAB_SES_ASKED == ses->state && !has_via);
 
     give_up(ses, false);
     if (ses->is_closed && !is_owed) {
@@ -209,9 +218,13 @@ static void cannot(fab_ses_t *ses, int rc, const char *why)
         refuse(ses->dom, ses->parked, FAB_SES_REASON_WAY);
         ses->parked = NULL;
     }
-    ses->is_owed = ses->is_owed || is_owed;
+    ses->is_owed = is_owed;
     ses->is_failed = true;
-    fab_peer_cannot_connect(ses->peer, rc, why);
+    if (NULL != ses->dom->ops->cannot) {
+        ses->dom->ops->cannot(ses, rc, why);
+    } else {
+        fab_ses_go_on(ses, rc, why);
+    }
 }
 
 /* ---- wishes ---------------------------------------------------------------- */
@@ -246,6 +259,13 @@ void fab_ses_want(fab_ses_t *ses)
             cannot(ses, OPAL_ERR_OUT_OF_RESOURCE, why);
         }
     }
+}
+
+void fab_ses_ask_owed(fab_ses_t *ses)
+{
+    ses->is_owed = true;
+    ses->is_closed = FAB_PEER_CLOSED == ses->peer->state;
+    fab_ses_want(ses);
 }
 
 bool fab_ses_close(fab_ses_t *ses)
@@ -509,7 +529,7 @@ void fab_ses_path_ended(fab_ses_t *ses)
 /* The peer's last word came; this process has said its own. */
 static void both_said(fab_ses_t *ses)
 {
-    const bool has_left = FAB_SES_BYE_LEAVE == ses->peer_bye;
+    const bool has_left = FAB_SES_BYE_LEAVE == ses->peer_bye && !ses->is_closed;
     fab_peer_t *peer = ses->peer;
 
     if (has_shape(ses, FAB_SES_FIFO)) {
@@ -568,15 +588,6 @@ bool fab_ses_on_bye(fab_ses_t *ses, unsigned bye)
     return true;
 }
 
-bool fab_ses_on_credit(fab_ses_t *ses, uint32_t taken)
-{
-    if (taken - ses->taken > ses->sent - ses->taken) {
-        return false;
-    }
-    ses->taken = taken;
-    return true;
-}
-
 /* ---- time, and a later provider ------------------------------------------------ */
 
 static const char given_up[] = "It gave up the session, and its last word did not come.";
@@ -589,19 +600,19 @@ void fab_ses_tick(fab_ses_t *ses)
     }
 }
 
-fab_ses_move_t fab_ses_asked_by_later(fab_ses_t *ses, const fab_ses_msg_t *hello)
+fab_moves_t fab_ses_asked_by_later(fab_ses_t *ses)
 {
     if (NULL != ses->failure) {
-        return FAB_SES_MOVES_LATER;
+        return FAB_MOVES_LATER;
     }
     if (FAB_SES_CLOSING == ses->state) {
-        if (0 == ses->num_ticks && hello->other != peers_name_of(ses)) {
-            ses->num_ticks = 1;
+        if (0 == ses->num_ticks) {
+            ses->num_ticks = 1; /* the peer does not say what has ended by another provider */
         }
-        return FAB_SES_MOVES_LATER;
+        return FAB_MOVES_LATER;
     }
     if (ses->is_used && !ses->is_failed) {
         fail(ses, OPAL_ERR_COMM_FAILURE, "It gave up the session and asked by another provider.");
     }
-    return ses->is_used || ses->is_failed ? FAB_SES_REFUSES : FAB_SES_MOVES;
+    return ses->is_used || ses->is_failed ? FAB_STAYS : FAB_MOVES;
 }

@@ -58,7 +58,8 @@
  *         else KNOWN.  FIFO: not before the path has ended in both directions (path ended).
  * cannot  give up what there is.  Closed, and no word owed: gone; else a parked
  *         HELLO is answered, if its via is open, or refused without one, since a way that fails in
- *         one direction is not worth the other; else fab_peer_cannot_connect().
+ *         one direction is not worth the other; else fab_peer_cannot_connect(), or
+ *         fab_peer_owes(), since the peer waits (fab_ses_ask_owed() by the next provider).
  * gone    the record goes; a parked HELLO is handed over again, to the record that follows.
  * closed  noted: BYE close as soon as the session is up; then gone.
  * wrong   the provider fails the peer: it violates the protocol.
@@ -82,6 +83,7 @@
 #ifndef FAB_SESSION_H
 #define FAB_SESSION_H
 
+#include "fabric/fab_export.h"
 #include "fabric/fab_provider.h"
 #include "session/session_wire.h"
 
@@ -157,6 +159,11 @@ typedef struct fab_ses_ops {
     void (*close)(fab_ses_t *ses, bool lingers);
     /* The peer was closed by its user, and all is over: free the endpoint, fab_peer_left(). */
     void (*gone)(fab_ses_t *ses);
+    /*
+     * There will be no session by the present way: fab_ses_go_on(), perhaps later, or begin again
+     * by another way of the provider.  NULL: fab_ses_go_on() at once.
+     */
+    void (*cannot)(fab_ses_t *ses, int rc, const char *why);
 
     /* Is nothing queued or under way, so that a pause costs nothing? */
     bool (*is_idle)(const fab_ses_t *ses);
@@ -213,78 +220,89 @@ struct fab_ses {
 
 /* ---- for the provider: wishes --------------------------------------------- */
 
-void fab_ses_init(fab_ses_t *ses, fab_ses_domain_t *dom, fab_peer_t *peer);
+FAB_EXPORT void fab_ses_init(fab_ses_t *ses, fab_ses_domain_t *dom, fab_peer_t *peer);
 
 /* Something is to be sent, and window is 0, or used up. */
-void fab_ses_want(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_want(fab_ses_t *ses);
+
+/* The peer has moved here, and waits for HELLO (is_owed), though the user may have closed it. */
+FAB_EXPORT void fab_ses_ask_owed(fab_ses_t *ses);
+
+/* What the fabric does after ops->cannot: the peer goes to the next provider, or fails. */
+FAB_EXPORT void fab_ses_go_on(const fab_ses_t *ses, int rc, const char *why);
 
 /*
  * The user has closed the peer.  True: there is nothing to end, the caller frees the endpoint; else
  * ops->gone says when all is over.
  */
-bool fab_ses_close(fab_ses_t *ses);
+FAB_EXPORT bool fab_ses_close(fab_ses_t *ses);
 
 /* Give an idle session up, until it is needed again.  False: it is not up, or not idle. */
-bool fab_ses_pause(fab_ses_t *ses);
+FAB_EXPORT bool fab_ses_pause(fab_ses_t *ses);
 
 /* The process leaves the job.  True: there is a word of the peer to wait for. */
-bool fab_ses_leave(fab_ses_t *ses);
+FAB_EXPORT bool fab_ses_leave(fab_ses_t *ses);
 
 /* Release what it holds: the endpoint goes. */
-void fab_ses_fini(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_fini(fab_ses_t *ses);
 
 /* The fabric takes the peer away.  All is released but the session itself. */
-void fab_ses_drop(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_drop(fab_ses_t *ses);
 
 /* ---- what came -------------------------------------------------------------- */
 
 /* HELLO is about to leave: fill it in. */
-void fab_ses_stamp(fab_ses_t *ses, fab_ses_msg_t *hello);
+FAB_EXPORT void fab_ses_stamp(fab_ses_t *ses, fab_ses_msg_t *hello);
 
 /* HELLO came, proved, of the peer's address.  Takes via. */
-void fab_ses_on_hello(fab_ses_t *ses, void *via);
+FAB_EXPORT void fab_ses_on_hello(fab_ses_t *ses, void *via);
 
 /* WELCOME or REFUSE came: to the own HELLO, or to the own WELCOME. */
-void fab_ses_on_answer(fab_ses_t *ses, const fab_ses_msg_t *msg);
+FAB_EXPORT void fab_ses_on_answer(fab_ses_t *ses, const fab_ses_msg_t *msg);
 
 /* The via of the own HELLO, or of the answered or parked one, was lost. */
-void fab_ses_via_broke(fab_ses_t *ses, const char *why);
-void fab_ses_parked_broke(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_via_broke(fab_ses_t *ses, const char *why);
+FAB_EXPORT void fab_ses_parked_broke(fab_ses_t *ses);
 
 /* A message of each side has passed. */
-void fab_ses_path_works(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_path_works(fab_ses_t *ses);
 
 /*
  * Nothing goes by it any more; rc as fab_peer_fail().  What came before it is taken first: if that
  * is a BYE, nothing has failed.
  */
-void fab_ses_path_broke(fab_ses_t *ses, int rc, const char *why);
+FAB_EXPORT void fab_ses_path_broke(fab_ses_t *ses, int rc, const char *why);
 
 /* FIFO: both directions have ended, after a BYE each. */
 void fab_ses_path_ended(fab_ses_t *ses);
 
 /* BYE came.  False: it is against the protocol. */
-bool fab_ses_on_bye(fab_ses_t *ses, unsigned bye);
+FAB_EXPORT bool fab_ses_on_bye(fab_ses_t *ses, unsigned bye);
 
 /* CREDIT came: the peer has taken so many since the session began.  False: never so many sent. */
-bool fab_ses_on_credit(fab_ses_t *ses, uint32_t taken);
+static inline bool fab_ses_on_credit(fab_ses_t *ses, uint32_t taken)
+{
+    if (taken - ses->taken > ses->sent - ses->taken) {
+        return false;
+    }
+    ses->taken = taken;
+    return true;
+}
 
 /* Time has passed in which this process has polled: a fraction of a second. */
-void fab_ses_tick(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_tick(fab_ses_t *ses);
 
 /* The provider has polled an empty queue: a broken path may be drained now. */
-void fab_ses_drained(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_drained(fab_ses_t *ses);
 
 /* ---- a later provider is asked by ------------------------------------------- */
 
-typedef enum fab_ses_move {
-    FAB_SES_MOVES,      /* nothing was used: the peer moves */
-    FAB_SES_REFUSES,    /* messages may be on their way */
-    FAB_SES_MOVES_LATER /* the session is ending: ask again */
-} fab_ses_move_t;
-
-/* HELLO came by a later provider than the session's: the peer has let go of that one. */
-fab_ses_move_t fab_ses_asked_by_later(fab_ses_t *ses, const fab_ses_msg_t *hello);
+/*
+ * HELLO came by a later provider than the session's: the peer has let go of that one.  It moves if
+ * nothing was used; it stays, and has failed, if messages may be on their way; and while the
+ * session ends, or a broken path is not drained, the answer comes later.
+ */
+FAB_EXPORT fab_moves_t fab_ses_asked_by_later(fab_ses_t *ses);
 
 /* ---- the fast path ---------------------------------------------------------- */
 
@@ -294,7 +312,7 @@ static inline bool fab_ses_may_send(const fab_ses_t *ses)
 }
 
 /* The peer's first message of a session, or any of its messages. */
-void fab_ses_first(fab_ses_t *ses);
+FAB_EXPORT void fab_ses_first(fab_ses_t *ses);
 
 /* So much was taken of what the peer sent. */
 static inline void fab_ses_take(fab_ses_t *ses, uint32_t num)

@@ -184,7 +184,7 @@ bool fab_shm_pass_is_possible(const fab_shm_domain_t *dom, const fab_shm_addr_t 
 /* Ask the peer for its segment. OPAL_ERR_IN_PROCESS or OPAL_ERR_UNREACH, with *why. */
 int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why);
 
-/* Answer those who ask, and map what peers have passed. */
+/* Answer processes that ask, and map what peers have passed. */
 void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
 /* ---- shm_coop.c: long gets whose memory its owner gives ---- */

@@ -195,7 +195,7 @@ static void ring_doorbell(fab_shm_tx_t *tx)
     atomic_fetch_or_explicit(tx->doorbell, UINT64_C(1) << tx->doorbell_bit, memory_order_acq_rel);
 }
 
-/* Tell the owner who sends here. */
+/* Tell the owner which process sends here. */
 static void introduce(fab_shm_ep_t *ep)
 {
     const fab_shm_domain_t *dom = ep->dom;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cooperative get: the process whose memory a long get reads, the giver, sends it through its
- * ring to the fetcher, as far as it is in MPI meanwhile; what it does not send the fetcher reads.
+ * ring to the fetcher, while it is in MPI; the fetcher reads what it does not send.
  *
  *      fetcher                                            giver
  *      claim word: number of the get, no part

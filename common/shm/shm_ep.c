@@ -6,7 +6,7 @@
  *                                          └─────────────────drop─────────────────────┘
  *
  * closing: this process has closed its ring to the peer; the ring from the peer stays.
- * When the peer has left and nobody needs it, a connected endpoint becomes known again (let_go() in
+ * When the peer left and no user needs it, a connected endpoint becomes known again (let_go() in
  * shm_progress.c), and what is sent then fails the peer.
  * In a job with few processes on the host they connect at once (fab_peer_prepare()).
  * Connecting needs no action of the peer: the sender maps the peer's segment and claims a ring

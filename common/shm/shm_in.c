@@ -135,7 +135,9 @@ static void refuse(fab_shm_domain_t *dom, uint32_t index)
  */
 static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_addr_t *addr)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, name, addr, sizeof(*addr));
+    bool is_later; /* shm goes before those that a peer can leave */
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, name, addr, sizeof(*addr),
+                                          &is_later);
     fab_shm_ep_t *ep;
 
     LIST_FOREACH(ep, &dom->eps, link) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer's segment in this process: its file is opened, and mapped as far as it is needed.
+ * A peer's segment in this process: its file is opened, and what is needed of it is mapped.
  */
 #include "shm/shm.h"
 

@@ -9,7 +9,7 @@
  *      asker  <──GIVE, the descriptor──── owner
  *
  * By one datagram socket of each process.  No state is kept: an asker asks again until it has the
- * segment.  Who does not know the nonce, or has another user, gets no answer.
+ * segment.  A process without the nonce, or of another user, gets no answer.
  */
 #include "shm/shm.h"
 

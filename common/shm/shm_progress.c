@@ -46,7 +46,7 @@ static bool ep_has_left(const fab_shm_ep_t *ep)
 }
 
 /*
- * The peer has left the job, and nobody needs it: unmap what belongs to it, and check it no more.
+ * The peer has left the job, and no user needs it: unmap what belongs to it, and check it no more.
  * Not before its ring here was released, which it closes after it has set is_finalized.
  */
 static void let_go(fab_shm_ep_t *ep)
@@ -399,8 +399,8 @@ int fab_shm_progress(fab_domain_t *domain)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
 
-    if (dom->fab->is_yielding || dom->fab->may_sleep) {
-        /* polls may be far apart: what waits for many of them would wait long */
+    if (dom->fab->is_far || dom->fab->is_yielding || dom->fab->may_sleep) {
+        /* polls are far apart, or may be: what waits for many of them would wait long */
         fab_shm_tick(dom);
         sweep(dom, FAB_SHM_SWEEP_PASSES);
     }

@@ -177,13 +177,13 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
     };
 }
 
-/* Is there room for n slots, as far as the sender knows? See fab_shm_tx_refresh(). */
+/* Does the sender know of room for n slots? See fab_shm_tx_refresh(). */
 static inline bool fab_shm_tx_has_room(const fab_shm_tx_t *tx, uint32_t n)
 {
     return tx->head + n <= tx->limit;
 }
 
-/* Slots that are not consumed, as far as the sender knows. */
+/* Slots of which the sender does not know that they are consumed. */
 static inline uint64_t fab_shm_tx_used(const fab_shm_tx_t *tx)
 {
     return tx->head - tx->tail;
@@ -296,7 +296,7 @@ static inline void fab_shm_tx_kick(fab_shm_tx_t *tx)
 
 /*
  * Contiguous room for a message of n slots; skips the end of the ring if necessary.  NULL: there is
- * no room as far as the sender knows.  n <= N/4 + 1.  The caller must publish the message.
+ * no room that the sender knows of.  n <= N/4 + 1.  The caller must publish the message.
  */
 static inline fab_shm_slot_t *fab_shm_tx_reserve(fab_shm_tx_t *tx, uint32_t n)
 {

@@ -163,7 +163,7 @@ static int rma_step(fab_rma_t *op, size_t max)
 
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
-    /* who gives meanwhile is not to be away for long */
+    /* a process that gives meanwhile is not to be away for long */
     const size_t step = TAILQ_EMPTY(&dom->gives) ? SIZE_MAX : FAB_SHM_GIVING_STEP;
     size_t budget = step < fab_params.shm_copy_step ? step : fab_params.shm_copy_step;
     const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */

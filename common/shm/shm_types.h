@@ -187,7 +187,7 @@ struct fab_shm_domain {
     double cpus;                      /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;                     /* long gets are cooperative */
     bool is_choosing;                 /* ... where that is measured to be faster (shm_ways.h) */
-    uint64_t patience;                /* ns; how long one waits for a part of who is in MPI */
+    uint64_t patience;                /* ns; how long to wait for a part of a giver in MPI */
     uint64_t away;                    /* ns; whose beat stands still for so long is not */
 
     /* own segment */

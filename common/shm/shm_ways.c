@@ -13,6 +13,7 @@ enum {
     TIME_MAX = 1 << 30,        /* ns; longer ones are as long */
     SPELLS_SKIP = 2,           /* at first: memory is touched for the first time */
     SPELLS_FIRST = 6,          /* before the first try */
+    SPELLS_CLASS = 8,          /* ... of a class that has begun with the verdict of another one */
     SPELLS_LEAST = 32,         /* from one try to the next, if both ways take about the same time */
     SPELLS_MOST = 96,          /* ... if one takes clearly longer, whose tries cost most */
     SPELLS_CHANGED = 16,       /* from a change on */
@@ -86,8 +87,11 @@ static fab_shm_times_t worst(const fab_shm_times_t *seen, uint32_t n)
 
 static fab_shm_trial_t trial_begin(unsigned way, unsigned left, uint32_t dice)
 {
-    return (fab_shm_trial_t){
-        .dice = dice, .left = (uint16_t) left, .way = (uint8_t) way, .is_first = true};
+    return (fab_shm_trial_t){.dice = dice,
+                             .left = (uint16_t) left,
+                             .way = (uint8_t) way,
+                             .skip = SPELLS_SKIP,
+                             .is_first = true};
 }
 
 static unsigned way_now(const fab_shm_trial_t *trial)
@@ -128,8 +132,8 @@ static void change(fab_shm_trial_t *trial, unsigned dots)
     memmove(trial->seen, trial->seen + 1, trial->num_seen * sizeof(trial->seen[0]));
 }
 
-/* The try has ended. Returns how long the slower way takes, percent of the faster one; 0: doubt. */
-static unsigned verdict(fab_shm_trial_t *trial)
+/* The try has ended.  False: it leaves a doubt. */
+static bool verdict(fab_shm_trial_t *trial)
 {
     const unsigned dots = dice(trial), spells = trial->num_seen;
     const fab_shm_times_t *a = &trial->of[trial->way], *b = &trial->of[!trial->way];
@@ -154,7 +158,7 @@ static unsigned verdict(fab_shm_trial_t *trial)
         trial->skip = 1;
         trial->calm = (uint8_t) (is_sure && trial->calm < CALM_MAX ? trial->calm + 1 : trial->calm);
     }
-    return !is_sure ? 0 : percent > 100 ? percent : 10000 / (percent > 0 ? percent : 1);
+    return is_sure;
 }
 
 static bool is_other(uint32_t a, uint32_t b)
@@ -191,6 +195,15 @@ static void try_other(fab_shm_trial_t *trial)
     trial->num_seen = 0;
 }
 
+/* The ends went different ways, and both have begun to try the other one: they still differ. */
+static void try_later(fab_shm_trial_t *trial)
+{
+    trial->is_trying = false;
+    trial->num_seen = 0;
+    trial->skip = 1;
+    trial->left = (uint16_t) (SPELLS_SECOND + dice(trial) / 2);
+}
+
 static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
 {
     bool is_odd = false;
@@ -221,21 +234,21 @@ static bool is_bad(const fab_shm_trial_t *trial, const fab_shm_times_t *times)
            (is_above(times->period, 140, a->period) || !is_near(a));
 }
 
-/* A spell took these times by this way.  Returns as verdict(); 0: there was none. */
-static unsigned note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *times)
+/* A spell took these times by this way.  True: they brought a verdict without a doubt. */
+static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *times)
 {
     if (way != way_now(trial)) {
-        return 0; /* it was sent before its sender knew, or could go no other way */
+        return false; /* it was sent before its sender knew, or could go no other way */
     }
     if (!trial->is_trying) {
         use(trial, times);
-        return 0;
+        return false;
     }
     trial->seen[trial->num_seen++] = *times;
     if (trial->num_seen > 2 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial, times))) {
         return verdict(trial);
     }
-    return 0;
+    return false;
 }
 
 /* ---- all classes --------------------------------------------------------- */
@@ -244,7 +257,6 @@ void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair)
 {
     *ways = (fab_shm_ways_t){.is_young = true, .dice = (uint32_t) (pair ^ pair >> 32)};
     ways->classes[0] = trial_begin(FAB_SHM_PUSH, SPELLS_FIRST, ways->dice);
-    ways->classes[0].skip = SPELLS_SKIP;
 }
 
 static fab_shm_trial_t *trial_of(fab_shm_ways_t *ways, unsigned class)
@@ -252,16 +264,13 @@ static fab_shm_trial_t *trial_of(fab_shm_ways_t *ways, unsigned class)
     return &ways->classes[ways->is_young ? 0 : class];
 }
 
-/* The first verdict, by spells of this class: each class goes on by itself. */
-static void grow_up(fab_shm_ways_t *ways, unsigned class, unsigned percent)
+/* The first verdict, by spells of this class: each class goes on by itself, and tries soon. */
+static void grow_up(fab_shm_ways_t *ways, unsigned class)
 {
     const fab_shm_trial_t first = ways->classes[0];
-    const bool is_clear = percent > CLEAR;
 
     for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
-        ways->classes[c] = trial_begin(first.way, is_clear ? distance(percent) : SPELLS_SECOND,
-                                       ways->dice + c);
-        ways->classes[c].is_first = !is_clear;
+        ways->classes[c] = trial_begin(first.way, SPELLS_CLASS, ways->dice + c);
     }
     ways->classes[class] = first;
     ways->is_young = false;
@@ -272,10 +281,10 @@ static void judge(fab_shm_ways_t *ways, uint64_t period)
 {
     const fab_shm_times_t times = {.period = time_for(period, ways->counted, ways->messages),
                                    .spell = time_for(ways->took, ways->counted, ways->messages)};
-    const unsigned percent = note(trial_of(ways, ways->class), ways->way, &times);
+    const bool is_sure = note(trial_of(ways, ways->class), ways->way, &times);
 
-    if (0 != percent && ways->is_young) {
-        grow_up(ways, ways->class, percent);
+    if (is_sure && ways->is_young) {
+        grow_up(ways, ways->class);
     }
 }
 
@@ -289,16 +298,28 @@ static void set_pulled(fab_shm_ways_t *ways)
     ways->pulled = (uint8_t) pulled;
 }
 
-/* The peer tries what is not used here: try it with the peer, if there is something to compare. */
+/*
+ * The peer begins to try a way, or ends that.  One that is not used here: try it with the peer, if
+ * there is something to compare.
+ */
+static void follow(fab_shm_trial_t *trial, unsigned way)
+{
+    if (trial->is_trying && trial->way == way && trial->num_seen < 2) {
+        try_later(trial);
+    } else if (!trial->is_trying && trial->way != way && trial->num_seen > 1) {
+        try_other(trial);
+    }
+}
+
 static void join(fab_shm_ways_t *ways, unsigned peer_pulled)
 {
-    const unsigned changed = ways->peer_pulled ^ peer_pulled;
+    /* the trial that all classes share follows the messages that come */
+    const unsigned shown = ways->is_young ? 1u << ways->class : ~0u;
+    const unsigned changed = (ways->peer_pulled ^ peer_pulled) & shown;
 
     for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
-        fab_shm_trial_t *trial = trial_of(ways, c);
-        if (0 != (changed >> c & 1) && trial->way != (peer_pulled >> c & 1) && !trial->is_trying &&
-            trial->num_seen > 1) {
-            try_other(trial);
+        if (0 != (changed >> c & 1)) {
+            follow(trial_of(ways, c), peer_pulled >> c & 1);
         }
     }
     ways->peer_pulled = (uint8_t) peer_pulled;

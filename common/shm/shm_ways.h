@@ -23,13 +23,14 @@
  * The first spell of a try and the first one after it do not count: the data is still in the caches
  * where the other way left it.  Of the others the second least time counts, since a delay only
  * makes a time longer, and one short time may be chance.  If the times of the way in use change for
- * good, the other one is tried at once.  Until the first verdict all classes share one trial; a
- * class without a verdict of its own begins with that.
+ * good, the other one is tried at once.  Until the first verdict all classes share one trial;
+ * then each begins with that way, and tries the other one soon.
  *
  * Two processes that send to each other try together: one that sees that the other begins to try
  * the way that it does not use itself, joins.  So they measure the pair.  If each only tried alone,
  * both could stay with the slower way, since a mixture of ways is slower than either: a process
- * that reads does not give meanwhile.
+ * that reads does not give meanwhile.  If they go different ways, and both begin to try the other
+ * one at once, both give that up, and begin again at different times.
  *
  * There is no clock in here: the caller says what time it is.  All under the fabric's lock.
  */
@@ -67,8 +68,8 @@ typedef struct fab_shm_trial {
     uint8_t way;    /* the way in use */
     uint8_t skip;   /* spells that do not count */
     uint8_t odd;    /* spells in a row whose times have changed */
-    uint8_t calm;   /* tries in a row that confirmed the way, as far as they count */
-    uint8_t fuss;   /* tries in a row because of changed times, as far as they count */
+    uint8_t calm;   /* tries that count, in a row, that confirmed the way */
+    uint8_t fuss;   /* tries that count, in a row, because of changed times */
     bool is_trying; /* the other way is tried */
     bool is_first;  /* there was no verdict yet */
     bool is_second; /* the last try found the other way faster */

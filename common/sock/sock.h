@@ -77,7 +77,7 @@ typedef enum fab_sock_state {
     FAB_SOCK_PROBING,    /* waits for a word from the peer's kernel */
     FAB_SOCK_ACCEPTED,   /* answering: waits for the greeting */
     FAB_SOCK_CHALLENGED, /* answering: waits for the first frame */
-    FAB_SOCK_OPEN,       /* both have proved to belong to the job, as far as this side must know */
+    FAB_SOCK_OPEN,       /* this side has the proofs that it needs of belonging to the job */
 } fab_sock_state_t;
 
 struct fab_sock {

@@ -125,7 +125,7 @@ static void sock_race_on(fab_sock_t *sock, uint64_t now)
 
 /*
  * TCP did not answer from this address.  If its process computes, its queue of connections may be
- * full; then its kernel answers a datagram for a port that nobody has.
+ * full; then its kernel answers a datagram for an unused port.
  */
 static void probe_begin(fab_sock_t *sock, int at, uint64_t now)
 {
@@ -142,7 +142,7 @@ static void probe_begin(fab_sock_t *sock, int at, uint64_t now)
     }
 }
 
-/* The host of this address lives: the time begins anew. */
+/* The host of this address lives: the time begins again. */
 static void host_lives(fab_sock_t *sock, uint64_t now)
 {
     char text[64];

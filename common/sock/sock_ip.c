@@ -320,7 +320,7 @@ static bool is_usable(const struct ifaddrs *at, const char *include, const char 
 }
 
 /*
- * The kind of an address among others, smaller is better.  An interface that nobody has configured
+ * The kind of an address among others, smaller is better.  An interface that was never configured
  * has a link-local address, and so has that of a management controller on all hosts.
  */
 enum { NUM_KINDS = 4 };

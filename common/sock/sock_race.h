@@ -15,7 +15,7 @@
  * beside it.
  *
  * When all have failed, the next round begins, until the time is up.  If all refused, round after
- * round, for FAB_SOCK_REFUSED_US, nobody listens: the race is lost.  Not at once: a firewall may
+ * round, for FAB_SOCK_REFUSED_US, none listens: the race is lost.  Not at once: a firewall may
  * refuse in one direction what it lets pass in the other, and the peer may be about to ask.  The
  * race is never lost while an address is GREETED.
  */
@@ -63,7 +63,7 @@ void fab_sock_race_greeted(fab_sock_race_t *race, int at, uint64_t now);
 /* may_try_again: it might succeed later. */
 void fab_sock_race_failed(fab_sock_race_t *race, int at, bool may_try_again);
 
-/* The time begins anew: something says that the peer's host lives. */
+/* The time begins again: something says that the peer's host lives. */
 void fab_sock_race_extend(fab_sock_race_t *race, uint64_t now);
 
 /* The winner was lost: the next round begins after a pause. */

@@ -69,8 +69,8 @@ static void sock_foreign(fab_sock_t *sock)
 }
 
 /*
- * errno of the connection, or 0 if the other side closed it.  Whoever listens may have dropped this
- * process as a stranger: the time begins anew, but not for ever.
+ * errno of the connection, or 0 if the other side closed it.  The listener may have dropped this
+ * process as a stranger: the time begins again, but not for ever.
  */
 static void sock_failed(fab_sock_t *sock, int error)
 {

@@ -97,7 +97,7 @@ void fab_tcp_stream_give_credit(fab_tcp_ep_t *ep);
 void fab_tcp_stream_put_first(fab_tcp_ep_t *ep, fab_tcp_buf_t *buf, const struct iovec *iov,
                               int num, size_t skip);
 
-/* Write what is queued, as far as the kernel takes it. */
+/* Write what is queued, or what the kernel takes of it. */
 void fab_tcp_stream_flush(fab_tcp_ep_t *ep);
 
 /* The kernel takes more again. */
@@ -258,6 +258,7 @@ extern const fab_ops_t fab_tcp_ops;
 int fab_tcp_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_tcp_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_tcp_drop(fab_domain_t *dom, fab_peer_t *peer);
+void fab_tcp_ask_owed(fab_peer_t *peer);
 
 /* ---- tcp_progress.c: a progress call ---- */
 

@@ -5,7 +5,7 @@
  *
  * The connection by which HELLO came is the session's path (FAB_SES_FIFO): it is up when WELCOME is
  * sent, or comes.  Each side shuts its direction down behind BYE; the session is over when both
- * have ended.  Any other end is a failure of the peer, or of a connection that nobody used.
+ * have ended.  Any other end is a failure of the peer, or of a connection that was not used.
  *
  * A HELLO for a link (tcp_link.c) is answered at once: only one side asks for a link, and only
  * while the connection is up.
@@ -150,13 +150,6 @@ static void ses_gone(fab_ses_t *ses)
     fab_tcp_ep_finish(ep_of(ses));
 }
 
-static bool ses_is_idle(const fab_ses_t *ses)
-{
-    const fab_tcp_ep_t *ep = ses->peer->ep;
-
-    return NULL == ses->peer->pending && NULL == ep->out && NULL == ep->links;
-}
-
 static bool ses_is_drained(const fab_ses_t *ses)
 {
     return ((const fab_tcp_ep_t *) ses->peer->ep)->is_eof;
@@ -179,7 +172,6 @@ const fab_ses_ops_t fab_tcp_ses_ops = {
     .credit = ses_credit,
     .close = ses_close,
     .gone = ses_gone,
-    .is_idle = ses_is_idle,
     .is_drained = ses_is_drained,
 };
 
@@ -229,9 +221,9 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
     fab_tcp_ep_t *ep;
 
     if (name != dom->fab->config.name) {
-        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr));
+        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr),
+                                  is_later);
     }
-    *is_later = NULL != peer && fab_peer_is_moving(peer);
     if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
         dom->provider != fab_peer_provider(peer)) {
         return NULL;
@@ -265,7 +257,7 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tc
 
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 {
-    bool is_later;
+    bool is_later = false;
     fab_tcp_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
@@ -307,7 +299,7 @@ static void ep_ended(fab_tcp_ep_t *ep, int error)
         fab_tcp_connect_end_if_done(ep);
         return;
     }
-    fab_counters.tcp_peers_lost += ses->is_used && !ses->is_closed;
+    fab_counters.connections_lost += ses->is_used && !ses->is_closed;
     if (ses->is_broken) {
         fab_ses_drained(ses);
         return;
@@ -386,7 +378,7 @@ void fab_tcp_on_broken(fab_sock_t *sock, const char *why)
     } else if (NULL != ep && ep->sock == sock) {
         fab_ses_via_broke(&ep->ses, with_left_out(ep, why)); /* releases it */
     } else if (NULL != ep && ep->ses.parked == sock) {
-        fab_ses_parked_broke(&ep->ses); /* likewise */
+        fab_ses_parked_broke(&ep->ses); /* releases it, too */
     } else {
         fab_sock_release(sock);
     }

@@ -316,6 +316,7 @@ const fab_provider_t fab_tcp_provider = {
     .attach = fab_tcp_attach,
     .detach = fab_tcp_detach,
     .drop = fab_tcp_drop,
+    .ask_owed = fab_tcp_ask_owed,
     .progress = fab_tcp_progress,
     .expose_any = tcp_expose_any,
     .is_idle = tcp_is_idle,

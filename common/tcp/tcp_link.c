@@ -232,7 +232,7 @@ void fab_tcp_link_refused(fab_tcp_ep_t *link)
     fab_counters.tcp_links_failed++;
     if (fab_tcp_pieces_are_busy(link)) {
         fab_tcp_stream_cancel(link);
-        fab_counters.tcp_peers_lost++;
+        fab_counters.connections_lost++;
         fab_peer_fail(link->peer, OPAL_ERR_UNREACH,
                       "One of several TCP connections to it was lost, with data, and could not be "
                       "made again.");

@@ -163,6 +163,18 @@ int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     return OPAL_SUCCESS;
 }
 
+void fab_tcp_ask_owed(fab_peer_t *peer)
+{
+    fab_tcp_ep_t *ep = fab_tcp_ep_of(peer);
+
+    if (NULL != ep) {
+        fab_ses_ask_owed(&ep->ses);
+    } else {
+        fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
+                      "There is not enough memory here for a connection to it.");
+    }
+}
+
 void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_tcp_ep_t *ep = peer->ep;

@@ -24,7 +24,7 @@
 
 /* ---- messages ----------------------------------------------------------- */
 
-/* A message of the provider itself. */
+/* A message of the provider itself.  Here sessions do not pause. */
 static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 {
     bool is_right = 0 == len;
@@ -32,7 +32,8 @@ static void own_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
     if (FAB_TCP_ID_CREDIT == hdr.id) {
         is_right = is_right && fab_ses_on_credit(&ep->ses, (uint32_t) hdr.tag);
     } else if (FAB_TCP_ID_BYE == hdr.id) {
-        is_right = is_right && fab_ses_on_bye(&ep->ses, hdr.app_ctx);
+        is_right = is_right && FAB_SES_BYE_PAUSE != hdr.app_ctx &&
+                   fab_ses_on_bye(&ep->ses, hdr.app_ctx);
     } else if (FAB_TCP_ID_STRIPE == hdr.id && is_right) {
         fab_tcp_stripe_announced(ep, hdr);
     } else {
@@ -155,13 +156,12 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     }
     if (in->end - in->start < sizeof(wire) + fab_tcp_padded(len)) {
         if (!(has_places(dom, id) && place(ep, hdr, len)) && !fits(len)) {
-            fab_tcp_bad_message(ep, id, len); /* nobody here has asked for so much */
+            fab_tcp_bad_message(ep, id, len); /* no request here asked for so much */
         }
         return false;
     }
     char *data = in->bytes + in->start + sizeof(wire);
     in->start += (uint32_t) (sizeof(wire) + fab_tcp_padded(len));
-    fab_counters.tcp_msgs_received++;
     if (id < FAB_AM_MAX) {
         ep->is_bulk = FAB_AM_RNDV == id || has_places(dom, id);
         ep->has_answered |= FAB_AM_RNDV == id || FAB_AM_EAGER == id;
@@ -206,7 +206,6 @@ static int placed(fab_tcp_ep_t *ep, size_t n)
         part_done(ep);
         return 1;
     }
-    fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
     fab_ses_take(&ep->ses, fab_tcp_counted(placing->len));
     fab_deliver(ep->dom->fab, ep->peer, placing->hdr, data, placing->len);

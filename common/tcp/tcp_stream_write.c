@@ -174,7 +174,6 @@ static void block(fab_tcp_ep_t *ep, bool is_blocked)
         ep->is_blocked = is_blocked;
         fab_tcp_watch(ep);
         ep->dom->num_blocked += is_blocked ? 1 : -1;
-        fab_counters.tcp_blocked += is_blocked;
     }
 }
 

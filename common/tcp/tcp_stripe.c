@@ -102,7 +102,6 @@ int fab_tcp_stripe_send(fab_tcp_ep_t *ep, fab_hdr_t hdr, fab_out_t *out, size_t 
     if (OPAL_SUCCESS != rc || 1 == num) {
         return rc;
     }
-    fab_counters.tcp_striped++;
     fab_counters.tcp_striped_bytes += (size_t) (num - 1) * share;
     for (int i = 1; i < num; i++) {
         fab_tcp_pieces_t *sent = &ep->links->sent[ready[i]->link];
@@ -140,7 +139,7 @@ static char *begin_message(fab_tcp_ep_t *ep, fab_hdr_t hdr, size_t len)
 
     links->at = is_sound ? fab_place(ep->dom->fab, ep->peer, hdr, links->total) : NULL;
     if (NULL == links->at) {
-        fab_tcp_bad_message(ep, hdr.id, len); /* nobody here has asked for so much */
+        fab_tcp_bad_message(ep, hdr.id, len); /* no request here asked for so much */
         return NULL;
     }
     links->hdr = hdr;
@@ -239,7 +238,6 @@ bool fab_tcp_stripe_done(fab_tcp_ep_t *part)
         return false;
     }
     links->total = 0;
-    fab_counters.tcp_msgs_received++;
     fab_counters.tcp_placed++;
     fab_deliver(ep->dom->fab, ep->peer, links->hdr, links->at, total);
     return true;

@@ -73,8 +73,8 @@ typedef struct fab_tcp_ep fab_tcp_ep_t;
 typedef struct fab_tcp_links fab_tcp_links_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
 typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_ep.c */
-typedef struct fab_tcp_known fab_tcp_known_t; /* likewise */
-typedef struct fab_tcp_slab fab_tcp_slab_t;   /* likewise */
+typedef struct fab_tcp_known fab_tcp_known_t; /* tcp_ep.c */
+typedef struct fab_tcp_slab fab_tcp_slab_t;   /* tcp_ep.c */
 
 /* Bytes that wait to be written: those from start to end. */
 typedef struct fab_tcp_node fab_tcp_node_t;

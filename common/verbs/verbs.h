@@ -10,33 +10,33 @@
 #include "fabric/fab_tm.h"
 #include "verbs/verbs_types.h"
 
-/* ---- verbs_fail.c: peers that fail, and the device that does ---- */
+/* ---- verbs_fail.c: what breaks ---- */
 
-/* The arguments of a later fab_peer_fail(). */
+typedef enum fab_verbs_failure_kind {
+    FAB_VERBS_BROKE,    /* the path: nothing goes by it any more */
+    FAB_VERBS_VIA_LOST, /* the asking side gave up, unless its first word is here */
+    FAB_VERBS_CANNOT,   /* there is no session by these ports */
+} fab_verbs_failure_kind_t;
+
 typedef struct fab_verbs_failure {
+    fab_verbs_failure_kind_t kind;
     int rc;
-    bool is_last; /* other ports are not tried */
-    bool is_path; /* no packet passes between the two ports */
+    uint32_t pass; /* of the domain when it was noted */
     char why[384];
 } fab_verbs_failure_t;
 
-/* Fail the peer as soon as all that it sent before is delivered. */
-void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+/* Nothing goes to the peer any more: its session hears of it when what came before is taken. */
+void fab_verbs_broke(fab_verbs_ep_t *ep, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Take the deferred failure, which is due now, to free it; NULL: none was deferred. */
-fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep);
-/* If the peer fails now, do not try its other ports. */
-void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep);
-/* If the peer fails now, the reason is that nothing passes between the two ports. */
-void fab_verbs_ep_path_failed(fab_verbs_ep_t *ep);
-/* Fail it, or give it to the next provider. */
-void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure);
-/* Cancel a deferred failure. */
-void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep);
-/* All peers fail; what completes the sentence "mlx5_0:1 here ...". */
+/* The socket of the HELLO that was answered is closed: the session hears of it then, too. */
+void fab_verbs_via_lost(fab_verbs_ep_t *ep);
+/* fab_ses_ops_t.cannot */
+void fab_verbs_cannot(fab_ses_t *ses, int rc, const char *why);
+/* Take what was noted, to free it; NULL: nothing was. */
+fab_verbs_failure_t *fab_verbs_take_failure(fab_verbs_ep_t *ep);
+void fab_verbs_forget_failure(fab_verbs_ep_t *ep);
+/* All connections break; what completes the sentence "mlx5_0:1 here ...". */
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what);
-/* The port is down, for good: peers that are connected by it fail. */
-void fab_verbs_port_lost(fab_verbs_domain_t *dom);
 /*
  * The device cannot be trusted any more: messages may be lost in it.  It is not used again and all
  * peers fail; what: as above; why: for the log.
@@ -71,9 +71,9 @@ static inline uint32_t fab_verbs_eager(void)
 }
 
 /* Send a message of the provider's own (FAB_VERBS_ID_*).  OPAL_ERR_RESOURCE_BUSY: no room. */
-int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id);
-/* The same, now or when there is room. */
-void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id);
+int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id, uint32_t app_ctx);
+/* Send this word, now or when there is room. */
+void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, fab_verbs_word_t word);
 void fab_verbs_conn_send_due(fab_verbs_domain_t *dom);
 void fab_verbs_conn_schedule_credits(fab_verbs_conn_t *conn);
 void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn);
@@ -83,15 +83,21 @@ static inline uint32_t fab_verbs_sq_room(const fab_verbs_conn_t *conn)
     return conn->sq_depth - (conn->head - conn->tail);
 }
 
-static inline bool fab_verbs_has_credit(const fab_verbs_conn_t *conn)
+/* Half of what the peer may send was taken, and no message has said so. */
+static inline bool fab_verbs_owes_credit(const fab_verbs_conn_t *conn)
 {
-    return (uint16_t) (conn->sent - conn->taken) < conn->window;
+    const fab_ses_t *ses = &conn->ep->ses;
+
+    return ses->consumed - ses->told >= (uint32_t) (conn->granted + 1) / 2;
 }
 
 /* ---- verbs_pair.c ---- */
 
 /* The process's address as if this port of it were its first; it has no matching hardware then. */
 fab_verbs_addr_t fab_verbs_addr_at(const fab_verbs_addr_t *addr, uint8_t port);
+/* An endpoint with this address, which is sound; in dom->eps.  NULL: there is no memory. */
+fab_verbs_ep_t *fab_verbs_ep_new(fab_verbs_domain_t *dom, fab_peer_t *peer,
+                                 const fab_verbs_addr_t *addr, uint32_t pair, uint8_t remote);
 /* Of the peer's port that is used or will be: FAB_VERBS_ADDR_*. */
 uint16_t fab_verbs_peer_flags(const fab_verbs_ep_t *ep);
 
@@ -241,7 +247,7 @@ struct fab_verbs_tm {
     fab_verbs_pool_t pool;          /* buffers of listed receives */
     struct fab_verbs_place *places; /* all */
     struct fab_verbs_place *free_places;
-    const fab_tm_user_t *user; /* NULL: nobody lists receives */
+    const fab_tm_user_t *user; /* NULL: no receives are listed */
     void *ctx;
     bool is_failure_reported;
     bool has_rndv; /* the device reads and answers by itself */
@@ -388,7 +394,7 @@ void fab_verbs_stop(fab_verbs_domain_t *dom);
 
 /* Make the QPs, in state INIT: their numbers go to the peer. NULL: *why. */
 fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why);
-void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state);
+void fab_verbs_set_path(fab_verbs_ep_t *ep, fab_verbs_path_t path);
 /* A work request on its QP number is complete, and with it all before it. */
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc);
 /*
@@ -446,33 +452,36 @@ static inline fab_verbs_domain_t *fab_verbs_nth(fab_verbs_domain_t *first, int n
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn);
 /* Another connection is to be made. */
 void fab_verbs_make_room(fab_verbs_domain_t *dom);
-/* Give up those that are too many in this process, as far as they are idle. */
+/* Of those that are too many in this process give up the idle ones. */
 void fab_verbs_evict_surplus(fab_verbs_domain_t *first);
 
-/* ---- verbs_connect.c: connection set-up by frames over TCP ---- */
+/* ---- verbs_connect.c: the making of a session's path ---- */
 
 enum {
     /* limit for connection requests under way at a time: each takes a file descriptor */
     FAB_VERBS_MAX_ASKING = 64,
 };
 
-/* Request a connection, which begins when its turn comes; no effect if one is being made. */
+/* Ask for a connection, which begins when its turn comes. */
 void fab_verbs_connect(fab_verbs_ep_t *ep);
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
-/* Drop all that is under way: sockets, place in the queue. */
+/* Leave the queue of those that wait, or are probed. */
+void fab_verbs_stop_waiting(fab_verbs_ep_t *ep);
+void fab_verbs_release_sock(fab_verbs_ep_t *ep);
+/* Drop all that is under way: socket, place in the queue, what was noted. */
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
-/* Active side: REPLY came, and the QPs are being made ready. */
-void fab_verbs_connect_replied(fab_verbs_ep_t *ep);
-/* Active side: the QPs are ready. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
+/* HELLO is about to be sent, perhaps again. */
+void fab_verbs_on_proven(fab_sock_t *sock, void *frame);
+/* It has a connection that is not used, if need be a new one.  NULL, or why not. */
+const char *fab_verbs_conn_prepare(fab_verbs_ep_t *ep);
+/* The QPs of the asking side are ready: see whether the path works. */
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep);
-/* The peer's QP receives: send. */
-void fab_verbs_connect_done(fab_verbs_ep_t *ep);
-
-/* A frame without queue pairs. */
-fab_verbs_frame_t fab_verbs_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_t kind,
-                                  uint64_t target);
-/* One of an endpoint with a connection. */
-fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind);
+/* Those of the asked side are: say so. */
+void fab_verbs_welcome(fab_verbs_ep_t *ep);
+/* The HELLO that came by this socket; refuse it, which releases the socket. */
+const fab_verbs_frame_t *fab_verbs_frame_in(const void *via);
+void fab_verbs_refuse(fab_sock_t *sock, fab_ses_reason_t reason);
+void fab_verbs_send_refuse(fab_sock_t *sock, const fab_ses_msg_t *msg);
 
 /* ---- verbs_rails.c ---- */
 
@@ -480,11 +489,10 @@ fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t 
 void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op);
 /* The rail that the peer asks for.  NULL: there is no such one, or no more. */
 fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair);
-/*
- * A rail's failure was noted: end it, and tell the peer, whose device may wait for ever.  False:
- * not possible yet, call it again.
- */
-bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now);
+/* End its connection.  False: what is in flight has not ended yet, call it again. */
+bool fab_verbs_rail_stop(fab_verbs_ep_t *rail, uint64_t now);
+/* It is not used any more: tell the peer, whose device may wait for ever. */
+void fab_verbs_rail_failed(fab_verbs_ep_t *rail, const char *why);
 /* The peer says that a rail has failed. */
 void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair);
 /*
@@ -512,31 +520,35 @@ int fab_verbs_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, c
 void fab_verbs_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_verbs_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_verbs_spare(const fab_peer_t *peer);
-bool fab_verbs_is_bound(const fab_peer_t *peer);
+fab_moves_t fab_verbs_asked_by_later(fab_peer_t *peer);
+void fab_verbs_ask_owed(fab_peer_t *peer);
 /* Free it and all that it owns but its connection, which is gone already. */
 void fab_verbs_ep_free(fab_verbs_ep_t *ep);
-/*
- * The peer will not come back, or this process is done with it: free the endpoint and, if it was
- * closed, the record.
- */
+/* This process is done with the peer: free the endpoint and the record. */
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep);
-/* Release peers that closed the connection, or left, and whose answers have all arrived. */
+/* BYEs that wait are taken if all answers of the peers' devices have arrived. */
 void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now);
 /* One of the provider's own messages came. */
-void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id);
+void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id, uint32_t app_ctx);
+/* The session takes the BYE that waits. */
+void fab_verbs_ep_take_bye(fab_verbs_ep_t *ep);
+
+static inline void fab_verbs_forget_late_bye(fab_verbs_ep_t *ep)
+{
+    ep->dom->num_ending -= 0 != ep->late_bye;
+    ep->late_bye = FAB_SES_BYE_NONE;
+}
 
 /* ---- verbs_move.c ---- */
 
-/* The peer asks for a connection by this pair.  False: it cannot be. */
-bool fab_verbs_move_to(fab_verbs_ep_t *ep, uint32_t pair);
-/* Peers whose failure was noted fail, or move.  Returns their number. */
-int fab_verbs_move_or_fail(fab_verbs_domain_t *dom);
+/* The peer asks by another pair of ports than the present one.  Takes the socket. */
+void fab_verbs_move_asked_by(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello);
+/* Do what is due of what was noted (verbs_fail.c).  Returns the number of endpoints. */
+int fab_verbs_settle(fab_verbs_domain_t *dom);
 
-/* ---- verbs_answer.c: what the other side says while a connection is made ---- */
+/* ---- verbs_answer.c: sessions, and what they hear ---- */
 
-/* Active side: the QP is connected, or cannot be; why is a sentence. */
-void fab_verbs_connected(fab_verbs_ep_t *ep);
-void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why);
+extern const fab_ses_ops_t fab_verbs_ses_ops;
 
 /* The QPs were made ready in a thread, or cannot be. */
 void fab_verbs_connect_resolved(const fab_verbs_job_t *job);
@@ -576,7 +588,7 @@ int fab_verbs_tm_poll(fab_verbs_domain_t *dom);
 
 /*
  * Choose device, port and GID; opens the device. Fills ctx, device, port, port_num, gid_index,
- * name, and addr as far as the port tells. NULL, or why there is none.
+ * name, and what the port tells of addr. NULL, or why there is none.
  */
 const char *fab_verbs_device_open(fab_verbs_domain_t *dom);
 

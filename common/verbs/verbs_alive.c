@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who or what has died: events of the device, and the processes of this host.
+ * What has died: events of the device, and the processes of this host.
  *
  * The death of a peer on another host is noticed when something is sent to it: the device gets no
  * answer (verbs_conn.c). On this host every connected peer is looked up in /proc within two
  * seconds, so that a death is noticed even if this process only waits for the peer.  While it waits
- * for the answer to EVICT it sends no messages: then a READ of no bytes tells whether there is a
- * path.
+ * for the peer's BYE it sends no messages: then a READ of no bytes tells whether there is a path.
  */
 #include "verbs/verbs.h"
 
@@ -27,10 +26,9 @@ static void qp_event(fab_verbs_domain_t *dom, const struct ibv_async_event *even
 {
     fab_verbs_conn_t *conn = fab_verbs_conn_by_qpn(dom, event->element.qp->qp_num);
 
-    if (NULL != conn && NULL != conn->ep && !conn->ep->has_left) {
-        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
-                                   "The connection to it broke (%s: %s).", dom->name,
-                                   ibv_event_type_str(event->event_type));
+    if (NULL != conn && NULL != conn->ep) {
+        fab_verbs_broke(conn->ep, OPAL_ERR_COMM_FAILURE, "The connection to it broke (%s: %s).",
+                        dom->name, ibv_event_type_str(event->event_type));
     }
 }
 
@@ -119,14 +117,14 @@ static void check_alive(fab_verbs_conn_t *conn)
 {
     fab_verbs_ep_t *ep = conn->ep;
 
-    if (NULL == ep || NULL != ep->main || !ep->is_local || ep->has_left || NULL != ep->failure ||
+    if (NULL == ep || NULL != ep->main || !ep->is_local || NULL != ep->failure ||
         !fab_proc_is_gone(ep->addr.pid, ep->addr.start_time)) {
         return;
     }
     fab_counters.peers_died++;
-    fab_verbs_ep_defer_failure(
-        ep, OPAL_ERR_PROC_ABORTED,
-        "Its process (pid %u on this host) has ended without leaving the job.", ep->addr.pid);
+    fab_verbs_broke(ep, OPAL_ERR_PROC_ABORTED,
+                    "Its process (pid %u on this host) has ended without leaving the job.",
+                    ep->addr.pid);
 }
 
 static void check_path(fab_verbs_conn_t *conn)
@@ -134,10 +132,23 @@ static void check_path(fab_verbs_conn_t *conn)
     struct ibv_sge nothing = {0};
     struct ibv_send_wr wr = {.sg_list = &nothing, .opcode = IBV_WR_RDMA_READ};
 
-    if (NULL != conn->ep && FAB_VERBS_EVICTING == conn->ep->state && conn->head == conn->tail &&
+    if (NULL != conn->ep && FAB_SES_CLOSING == conn->ep->ses.state && conn->head == conn->tail &&
         conn->reads > 0) {
         wr.send_flags = IBV_SEND_SIGNALED;
         (void) fab_verbs_conn_post(conn, &wr, NULL, NULL);
+    }
+}
+
+/* How long a last word that does not come is waited for: few sessions, if any. */
+static void tick_sessions(fab_verbs_domain_t *dom)
+{
+    fab_verbs_conn_t *conn, *next;
+
+    for (conn = TAILQ_FIRST(&dom->conns); NULL != conn; conn = next) {
+        next = TAILQ_NEXT(conn, link);
+        if (NULL != conn->ep && 0 == conn->ep->late_bye) {
+            fab_ses_tick(&conn->ep->ses);
+        }
     }
 }
 
@@ -148,7 +159,7 @@ static void check_port(fab_verbs_domain_t *dom)
 
     memset(&port, 0, sizeof(port));
     if (0 != ibv_query_port(dom->ctx, dom->port_num, &port) || IBV_PORT_ACTIVE != port.state) {
-        fab_verbs_port_lost(dom);
+        fab_verbs_fail_all(dom, "is down");
     }
 }
 
@@ -163,6 +174,7 @@ void fab_verbs_tick(fab_verbs_domain_t *dom, uint64_t now)
         check_alive(conn);
         check_path(conn);
     }
+    tick_sessions(dom);
     if (0 != dom->port_down_since && now > dom->port_down_since + FAB_VERBS_PORT_GRACE_US) {
         dom->port_down_since = 0;
         check_port(dom);

@@ -1,225 +1,234 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the other side says while a connection is made: HELLO, REPLY, REFUSE, READY, and nothing any
- * more.  verbs_connect.c has the states.
+ * Sessions over verbs: what the state machine of session.h has this provider do, and what sockets
+ * and queue pairs tell it while the path is made.  verbs_connect.c has the steps.
  */
 #include "verbs/verbs.h"
 
 #include <string.h>
 
-#include "fabric/fab_clock.h"
 #include "verbs/verbs_cm.h"
 
-enum { FAB_VERBS_DEFER_US = 3000000 }; /* longer than a connection lingers */
+/* ---- what the session needs ----------------------------------------------- */
 
-/* ---- frames ------------------------------------------------------------- */
-
-/*
- * Is this a frame for this process, from one that got its address from the job, with values that a
- * QP can have?
- */
-static bool frame_is_sound(const fab_verbs_domain_t *dom, const fab_verbs_frame_t *frame)
+static const char *ses_ask(fab_ses_t *ses)
 {
-    bool has_qp = FAB_VERBS_HELLO == frame->kind || FAB_VERBS_REPLY == frame->kind ||
-                  FAB_VERBS_RAIL == frame->kind;
+    fab_verbs_connect(fab_verbs_ep_of(ses));
+    return NULL; /* what fails is told later */
+}
 
-    if (FAB_VERBS_MAGIC != frame->magic || FAB_VERBS_VERSION != frame->version ||
-        frame->target != dom->fab->config.name || frame->name == dom->fab->config.name) {
-        return false;
+/* The queue pairs of HELLO stay, for an answer. */
+static void ses_cancel(fab_ses_t *ses)
+{
+    fab_verbs_connect_cancel(fab_verbs_ep_of(ses));
+}
+
+static const char *ses_answer(fab_ses_t *ses, void *via, const fab_ses_msg_t *welcome)
+{
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+    const char *why = fab_verbs_conn_prepare(ep);
+
+    (void) welcome; /* the session keeps what is in it */
+    why = NULL == why ? fab_verbs_conn_connect(ep->conn, fab_verbs_frame_in(via)) : why;
+    if (NULL != why) {
+        return why;
     }
-    return !has_qp ||
-           (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
-            frame->window > 0 && frame->window <= FAB_VERBS_WINDOW_MAX &&
-            frame->reads <= UINT8_MAX && frame->tm_qpn <= 0xffffff && frame->tm_psn <= 0xffffff);
+    ep->sock = via;
+    ep->sock->owner = ep;
+    fab_verbs_set_path(ep, FAB_VERBS_OPENING);
+    if (NULL == ep->conn->job) {
+        fab_verbs_welcome(ep);
+    }
+    return NULL;
 }
 
-/* The peer may have no record here, so the answer goes to the sender that the frame names. */
-static void refuse(fab_sock_t *sock, const fab_verbs_frame_t *hello, fab_verbs_refusal_t reason)
+static void ses_refuse(fab_ses_domain_t *ses_dom, void *via, const fab_ses_msg_t *msg)
 {
-    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    fab_verbs_frame_t frame = fab_verbs_frame(dom, FAB_VERBS_REFUSE, hello->name);
-
-    frame.qpn = reason;
-    fab_counters.refused++;
-    fab_sock_send(sock, &frame);
-    fab_sock_release(sock);
+    (void) ses_dom;
+    fab_verbs_send_refuse(via, msg);
 }
 
-/* ---- HELLO -------------------------------------------------------------- */
-
-static void cannot_answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello,
-                          const char *why)
+static void ses_refuse_peer(fab_ses_t *ses, const fab_ses_msg_t *msg)
 {
-    refuse(sock, hello, FAB_VERBS_REFUSED_RESOURCES);
-    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
+    (void) ses, (void) msg; /* whose TCP connection is closed hears it */
 }
 
-static void answered(fab_verbs_ep_t *ep)
+static const fab_ses_msg_t *ses_hello(const void *via)
 {
-    fab_verbs_frame_t reply = fab_verbs_frame_of(ep, FAB_VERBS_REPLY);
-
-    fab_verbs_set_state(ep, FAB_VERBS_ANSWERED);
-    fab_sock_send(ep->sock, &reply);
+    return &fab_verbs_frame_in(via)->msg;
 }
 
-/* Nothing was sent on its connection. */
-static void forget_conn(fab_verbs_ep_t *ep)
+static bool ses_is_open(const void *via)
 {
-    if (fab_verbs_conn_is_asking(ep->conn)) {
-        fab_verbs_conn_linger(ep->conn);
-    } else {
-        fab_verbs_conn_destroy(ep->conn, OPAL_ERR_UNREACH);
+    return fab_sock_is_open(via);
+}
+
+static void ses_free_via(void *via)
+{
+    fab_counters.crossed++;
+    fab_sock_release(via);
+}
+
+static void ses_again(void *via)
+{
+    fab_sock_t *sock = via;
+
+    sock->owner = NULL;
+    fab_sock_defer(sock);
+}
+
+static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
+{
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+    const fab_verbs_frame_t *frame = (const fab_verbs_frame_t *) (const void *) welcome;
+    const char *why = fab_verbs_conn_connect(ep->conn, frame);
+
+    if (NULL != why) {
+        return why;
+    }
+    fab_verbs_set_path(ep, FAB_VERBS_OPENING);
+    if (NULL == ep->conn->job) {
+        ep->dom->cm_ops->connect(ep);
+    }
+    return NULL;
+}
+
+static void ses_up(fab_ses_t *ses, bool has_asked)
+{
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+
+    if (has_asked && FAB_VERBS_OPEN != ep->path) { /* not where the peer's STAY came */
+        fab_verbs_stop_waiting(ep);
+        fab_verbs_set_path(ep, FAB_VERBS_OPEN);
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_WORD_CREDIT);
+    } else if (!has_asked) {
+        fab_verbs_release_sock(ep);
+    }
+    fab_verbs_conn_schedule_credits(ep->conn); /* none went while this side wanted to pause */
+}
+
+static void ses_bye(fab_ses_t *ses, fab_ses_bye_t bye)
+{
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+
+    if (FAB_SES_BYE_STAY != bye) {
+        fab_verbs_rails_end(ep);
+    }
+    if (NULL != ep->conn && !ep->conn->is_broken) {
+        fab_verbs_conn_send_control(ep->conn, (fab_verbs_word_t) bye);
     }
 }
 
-/* Answer the HELLO that came through sock, with the existing QP or a new one. */
-static void answer(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static void ses_credit(fab_ses_t *ses)
 {
-    const char *why = NULL;
+    fab_verbs_conn_schedule_credits(fab_verbs_ep_of(ses)->conn);
+}
+
+/* After a last word the peer waits for all that was sent; if it is refused, not for long. */
+static void ses_close(fab_ses_t *ses, bool lingers)
+{
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+    fab_verbs_conn_t *conn = ep->conn;
+    const bool is_awaited = lingers && FAB_SES_BYE_NONE != ses->bye &&
+                            FAB_SES_BYE_REFUSE != ses->bye;
 
     fab_verbs_connect_cancel(ep);
-    if (NULL != ep->conn && ep->conn->is_cm_begun) {
-        forget_conn(ep);
-    }
-    if (NULL == ep->conn) {
-        fab_verbs_make_room(ep->dom);
-        ep->conn = fab_verbs_conn_open(ep, &why);
-    }
-    if (NULL != ep->conn) {
-        why = fab_verbs_conn_connect(ep->conn, hello);
-    }
-    if (NULL != why) {
-        cannot_answer(ep, sock, hello, why);
-        return;
-    }
-    ep->sock = sock;
-    sock->owner = ep;
-    if (NULL != ep->conn->job) {
-        fab_verbs_set_state(ep, FAB_VERBS_ANSWERING);
+    fab_verbs_rails_end(ep);
+    fab_verbs_forget_late_bye(ep);
+    if (NULL != conn && NULL == conn->job && is_awaited) {
+        fab_verbs_conn_linger(conn);
+        conn->linger_until = UINT64_MAX;
     } else {
-        answered(ep);
+        fab_verbs_conn_release(ep);
     }
 }
 
-/* Set the HELLO aside: this process has sent its own, and has precedence by its name. */
-static void park(fab_verbs_ep_t *ep, fab_sock_t *sock)
+static void ses_gone(fab_ses_t *ses)
 {
-    if (NULL != ep->parked) {
-        fab_sock_release(ep->parked);
-    }
-    ep->parked = sock;
-    sock->owner = ep;
-    fab_counters.crossed++;
+    fab_verbs_ep_finish(fab_verbs_ep_of(ses));
 }
 
-/*
- * There is a connection already.  If the HELLO names its QP, both sides connected at once, and the
- * peer has answered meanwhile: ignore the HELLO.  If it names another QP, the peer connects again,
- * after it failed or left this process.
- */
-static void hello_while_connected(fab_verbs_ep_t *ep, fab_sock_t *sock,
-                                  const fab_verbs_frame_t *hello)
+static bool ses_is_idle(const fab_ses_t *ses)
 {
-    if (hello->qpn == ep->conn->peer_qpn && hello->psn == ep->conn->peer_psn) {
-        fab_counters.crossed++;
-        fab_sock_release(sock);
-        return;
-    }
-    if (ep->has_left || ep->conn->is_broken || 0 == ep->conn->sent) {
-        fab_verbs_rails_end(ep);
-        fab_verbs_conn_linger(ep->conn);
-        ep->is_bound = false;
-        ep->has_left = false;
-        ep->dom->num_ending -= 0 != ep->end_by;
-        ep->end_by = 0;
-        answer(ep, sock, hello);
-        return;
-    }
-    refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
-    fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                               "It gave up the connection and requested another one.");
+    const fab_verbs_ep_t *ep = ses->peer->ep; /* a rail is never asked */
+
+    return NULL != ep->conn && fab_verbs_is_idle(ep->conn);
 }
 
-static void handle_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+static bool ses_is_drained(const fab_ses_t *ses)
 {
-    switch (ep->state) {
-    case FAB_VERBS_IDLE:
-    case FAB_VERBS_WAITING:
-        answer(ep, sock, hello);
-        break;
-    case FAB_VERBS_ASKING:
-        if (hello->name < ep->dom->fab->config.name || !ep->sock->has_sent) {
-            answer(ep, sock, hello);
-        } else {
-            park(ep, sock);
-        }
-        break;
-    default:
-        hello_while_connected(ep, sock, hello);
-        break;
-    }
+    (void) ses; /* fab_verbs_broke() tells the session when it is */
+    return true;
 }
 
-/*
- * The connection that the peer has ended is still there: what it sent before is not delivered yet,
- * its answer to CLOSE or EVICT last.  False: it does not come.
- */
-static bool is_ending(fab_verbs_ep_t *ep, fab_sock_t *sock)
-{
-    uint64_t now = fab_now_us();
-    bool is_closing = ep->is_closing && FAB_VERBS_UP == ep->state;
-    bool has_asked = FAB_VERBS_EVICTING == ep->state || is_closing;
+const fab_ses_ops_t fab_verbs_ses_ops = {
+    .shape = FAB_SES_VIA,
+    .ask = ses_ask,
+    .cancel = ses_cancel,
+    .answer = ses_answer,
+    .accept = ses_accept,
+    .refuse = ses_refuse,
+    .refuse_peer = ses_refuse_peer,
+    .hello = ses_hello,
+    .is_open = ses_is_open,
+    .free_via = ses_free_via,
+    .again = ses_again,
+    .up = ses_up,
+    .bye = ses_bye,
+    .credit = ses_credit,
+    .close = ses_close,
+    .gone = ses_gone,
+    .cannot = fab_verbs_cannot,
+    .is_idle = ses_is_idle,
+    .is_drained = ses_is_drained,
+};
+/* ---- HELLO -------------------------------------------------------------- */
 
-    if (!has_asked || ep->has_left) {
-        return false;
-    }
-    sock->deadline = 0 != sock->deadline ? sock->deadline : now + FAB_VERBS_DEFER_US;
-    if (now > sock->deadline && ep->is_closing) {
-        fab_verbs_ep_finish(ep);
-        return true;
-    }
-    return now <= sock->deadline;
+/* Has it values that a QP can have? */
+static bool frame_is_sound(const fab_verbs_frame_t *frame)
+{
+    return fab_ses_msg_is_sound(&frame->msg) &&
+           (FAB_SES_REFUSE == frame->msg.kind ||
+            (frame->qpn > 0 && frame->qpn <= 0xffffff && frame->psn <= 0xffffff &&
+             frame->msg.window <= FAB_VERBS_WINDOW_MAX && frame->tm_qpn <= 0xffffff &&
+             frame->tm_psn <= 0xffffff && frame->pair < FAB_VERBS_PAIRS));
 }
 
 /*
  * The endpoint of the process that sent HELLO.  NULL: refuse it, or, with *is_later, look at the
  * HELLO again later.
  */
-static fab_verbs_ep_t *asker(fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
+static fab_verbs_ep_t *asker(const fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
 {
     fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, hello->name, &hello->addr,
-                                          sizeof(hello->addr));
+    uint64_t name = sock->greeting.name;
+    fab_peer_t *peer = NULL;
     fab_verbs_ep_t *ep;
 
-    if (NULL == peer || FAB_PEER_FAILED == peer->state || NULL == peer->ep) {
-        return NULL;
+    if (name != dom->fab->config.name) {
+        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr),
+                                  is_later);
     }
-    if (dom->provider != fab_peer_provider(peer)) {
-        *is_later = fab_peer_is_moving(peer); /* maybe to verbs */
+    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
+        dom->provider != fab_peer_provider(peer)) {
         return NULL;
     }
     ep = peer->ep;
-    if (0 != memcmp(&ep->addr, &hello->addr, sizeof(ep->addr))) {
-        return NULL;
-    }
-    *is_later = is_ending(ep, sock);
-    if (*is_later) {
-        return NULL;
-    }
-    /* it will be tried by another port, or not */
-    *is_later = NULL != ep->failure && !ep->is_bound;
-    return NULL != ep->failure || fab_peer_is_moving(peer) ? NULL : ep;
+    *is_later = NULL != ep->failure; /* its last word may be here, or another port's turn be next */
+    return !*is_later && 0 == memcmp(&ep->addr, &hello->addr, fab_verbs_addr_len(&ep->addr)) ? ep
+                                                                                             : NULL;
 }
 
-static void on_rail(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
+/* For shares of long data.  NULL: there is no such rail, or no more. */
+static void on_rail_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
     fab_verbs_ep_t *rail = fab_verbs_rail_asked(ep, hello->pair);
 
     if (NULL == rail) {
-        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
+        fab_verbs_refuse(sock, FAB_SES_REASON_WAY);
     } else {
-        handle_hello(rail, sock, hello);
+        sock->owner = rail; /* if it is parked */
+        fab_ses_on_hello(&rail->ses, sock);
     }
 }
 
@@ -229,10 +238,7 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
     fab_verbs_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
-        /*
-         * the peer has closed this socket: this process's own HELLO crossed it and was answered;
-         * that connection may even be closed again
-         */
+        /* it has an answer by now, or wants none any more */
         fab_counters.crossed++;
         fab_sock_release(sock);
         return;
@@ -240,38 +246,101 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
     ep = asker(sock, hello, &is_later);
     if (is_later) {
         fab_sock_defer(sock);
-        return;
-    }
-    if (NULL == ep) {
-        refuse(sock, hello, FAB_VERBS_REFUSED_PEER);
-        return;
-    }
-    if (FAB_VERBS_RAIL == hello->kind) {
-        on_rail(ep, sock, hello);
+    } else if (NULL == ep) {
+        fab_verbs_refuse(sock, FAB_SES_REASON_PEER);
+    } else if (0 != hello->is_rail) {
+        on_rail_hello(ep, sock, hello);
     } else if (hello->pair == ep->pair) {
-        handle_hello(ep, sock, hello);
-    } else if (fab_verbs_move_to(ep, hello->pair)) {
-        fab_sock_defer(sock); /* the peer may be closed now: looked up again */
+        sock->owner = ep;
+        fab_ses_on_hello(&ep->ses, sock);
     } else {
-        refuse(sock, hello, FAB_VERBS_REFUSED_PORT);
+        fab_verbs_move_asked_by(ep, sock, hello);
     }
 }
 
 /* ---- answers ------------------------------------------------------------ */
 
-void fab_verbs_connected(fab_verbs_ep_t *ep)
+void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
 {
-    fab_verbs_frame_t ready = fab_verbs_frame_of(ep, FAB_VERBS_READY);
+    fab_verbs_ep_t *ep = sock->owner;
+    const fab_verbs_frame_t frame = *(const fab_verbs_frame_t *) bytes;
+    const bool is_sound = frame_is_sound(&frame);
+    const bool is_from_peer = is_sound && NULL != ep && ep->sock == sock &&
+                              0 == memcmp(&frame.addr, &ep->addr, fab_verbs_addr_len(&ep->addr));
 
-    if (ep->dom->cm_ops->is_iwarp) {
-        /* the peer's QP may send when something came */
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CREDIT);
+    if (is_sound && NULL == ep && !sock->is_asking && FAB_SES_HELLO == frame.msg.kind) {
+        on_hello(sock, &frame);
+    } else if (is_from_peer && FAB_VERBS_ASKING == ep->path && FAB_SES_HELLO != frame.msg.kind &&
+               frame.msg.serial == ep->ses.serial) {
+        ep->is_refused = FAB_SES_REFUSE == frame.msg.kind &&
+                         FAB_SES_REASON_PEER == frame.msg.reason;
+        fab_ses_on_answer(&ep->ses, &frame.msg);
+    } else {
+        fab_counters.verbs_bad_frames++;
+        fab_sock_reject(sock);
     }
-    fab_sock_send(ep->sock, &ready);
-    fab_verbs_connect_done(ep);
 }
 
-/* NULL: it is not known yet; "": a packet has passed. */
+void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
+{
+    fab_verbs_ep_t *ep = sock->owner;
+
+    if (NULL != ep && ep->ses.parked == sock) {
+        fab_ses_parked_broke(&ep->ses); /* releases it */
+        return;
+    }
+    fab_sock_release(sock);
+    if (NULL == ep || ep->sock != sock) {
+        return;
+    }
+    ep->sock = NULL;
+    if (FAB_SES_ASKED == ep->ses.state) {
+        /* the first word may be here, and not be polled yet */
+        fab_verbs_via_lost(ep);
+    } else {
+        fab_ses_via_broke(&ep->ses, why); /* up: nothing, the asked side is up, too */
+    }
+}
+
+/* ---- the path ----------------------------------------------------------- */
+
+/* The asked side cannot connect its queue pairs. */
+static void cannot_welcome(fab_verbs_ep_t *ep, const char *why)
+{
+    const fab_ses_msg_t msg = {
+        .kind = FAB_SES_REFUSE, .reason = FAB_SES_REASON_RESOURCES, .serial = ep->ses.asked};
+    fab_sock_t *sock = ep->sock;
+
+    fab_log(ep->dom->fab, 1, "process 0x%llx cannot be answered: %s",
+            (unsigned long long) ep->peer->name, why);
+    ep->sock = NULL;
+    if (NULL != sock) {
+        fab_verbs_send_refuse(sock, &msg);
+    }
+    fab_ses_via_broke(&ep->ses, why);
+}
+
+void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
+{
+    fab_verbs_ep_t *ep = job->conn->ep;
+    const char *why;
+
+    if (NULL == ep || NULL != ep->failure || FAB_VERBS_OPENING != ep->path) {
+        return;
+    }
+    why = fab_verbs_conn_connected(job->conn, job->error);
+    if (FAB_SES_TRYING == ep->ses.state && NULL == why) {
+        ep->dom->cm_ops->connect(ep);
+    } else if (FAB_SES_TRYING == ep->ses.state) {
+        fab_ses_path_broke(&ep->ses, OPAL_ERR_UNREACH, why);
+    } else if (NULL == why) {
+        fab_verbs_welcome(ep);
+    } else {
+        cannot_welcome(ep, why);
+    }
+}
+
+/* NULL: it is not known yet; "": packets have passed. */
 static const char *probe_result(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
@@ -281,7 +350,8 @@ static const char *probe_result(const fab_verbs_ep_t *ep)
         return NULL;
     }
     return conn->is_broken
-               ? fab_sentence(ep->dom->fab, "No packet passes between %s here and its port (%s).",
+               ? fab_sentence(ep->dom->fab,
+                              "No packet passes between %s here and its port (%s), or no long one.",
                               ep->dom->name,
                               ibv_wc_status_str((enum ibv_wc_status) conn->broken_by))
                : "";
@@ -295,140 +365,10 @@ void fab_verbs_connect_probed(fab_verbs_domain_t *dom)
         const char *why = probe_result(ep);
         next = TAILQ_NEXT(ep, waiting_link);
         if (NULL != why && '\0' == *why) {
-            fab_verbs_connected(ep);
+            fab_ses_path_works(&ep->ses);
         } else if (NULL != why) {
             fab_counters.verbs_no_path++;
-            fab_verbs_connect_failed(ep, why);
+            fab_ses_path_broke(&ep->ses, OPAL_ERR_UNREACH, why);
         }
-    }
-}
-
-static void cannot_connect(fab_verbs_ep_t *ep, const char *why)
-{
-    fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-}
-
-static void on_reply(fab_verbs_ep_t *ep, const fab_verbs_frame_t *reply)
-{
-    const char *why = fab_verbs_conn_connect(ep->conn, reply);
-
-    if (NULL != why) {
-        cannot_connect(ep, why);
-    } else if (NULL != ep->conn->job) {
-        fab_verbs_connect_replied(ep);
-    } else {
-        ep->dom->cm_ops->connect(ep);
-    }
-}
-
-void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
-{
-    fab_verbs_ep_t *ep = job->conn->ep;
-    bool is_awaited = NULL != ep && NULL == ep->failure &&
-                      (FAB_VERBS_REPLIED == ep->state || FAB_VERBS_ANSWERING == ep->state);
-    const char *why = is_awaited ? fab_verbs_conn_connected(job->conn, job->error) : NULL;
-
-    if (!is_awaited) {
-        return;
-    }
-    if (FAB_VERBS_REPLIED == ep->state && NULL == why) {
-        ep->dom->cm_ops->connect(ep);
-    } else if (FAB_VERBS_REPLIED == ep->state) {
-        cannot_connect(ep, why);
-    } else if (NULL == why) {
-        answered(ep);
-    } else {
-        fab_sock_t *sock = ep->sock;
-        ep->sock = NULL;
-        fab_verbs_connect_cancel(ep);
-        cannot_answer(ep, sock, &job->frame, why);
-    }
-}
-
-static void on_refuse(fab_verbs_ep_t *ep, uint32_t reason)
-{
-    fab_verbs_connect_cancel(ep);
-    fab_verbs_ep_defer_failure(
-        ep, OPAL_ERR_UNREACH, "It refused the connection: %s.",
-        FAB_VERBS_REFUSED_RESOURCES == reason ? "it could not make a queue pair"
-        : FAB_VERBS_REFUSED_PORT == reason
-            ? "it does not use these ports for it"
-            : "this process has failed for it, or it reaches this process in another way");
-    if (FAB_VERBS_REFUSED_PEER == reason) {
-        fab_verbs_ep_refused_for_good(ep);
-    }
-}
-
-void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
-{
-    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    const fab_verbs_frame_t *frame = bytes;
-    fab_verbs_ep_t *ep = sock->owner;
-    bool is_sound = frame_is_sound(dom, frame);
-    bool is_from_peer = NULL != ep && is_sound && frame->name == ep->peer->name &&
-                        ep->sock == sock && 0 == memcmp(&frame->addr, &ep->addr, sizeof(ep->addr));
-
-    if (is_sound && NULL == ep &&
-        (FAB_VERBS_HELLO == frame->kind || FAB_VERBS_RAIL == frame->kind)) {
-        on_hello(sock, frame);
-    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REPLY == frame->kind &&
-               !ep->conn->is_cm_begun) {
-        on_reply(ep, frame);
-    } else if (is_from_peer && FAB_VERBS_ASKING == ep->state && FAB_VERBS_REFUSE == frame->kind) {
-        on_refuse(ep, frame->qpn);
-    } else if (is_from_peer && FAB_VERBS_ANSWERED == ep->state && FAB_VERBS_READY == frame->kind) {
-        ep->dom->cm_ops->ready(ep);
-    } else {
-        fab_counters.verbs_bad_frames++;
-        fab_sock_reject(sock);
-    }
-}
-
-/* ---- a socket broke ----------------------------------------------------- */
-
-void fab_verbs_connect_failed(fab_verbs_ep_t *ep, const char *why)
-{
-    fab_sock_t *parked = ep->parked;
-
-    if (NULL != parked) {
-        ep->parked = NULL;
-        answer(ep, parked, (const fab_verbs_frame_t *) parked->frame);
-        return;
-    }
-    fab_verbs_connect_cancel(ep);
-    if (ep->is_closing) { /* nobody waits for it */
-        fab_verbs_ep_finish(ep);
-    } else {
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-    }
-}
-
-void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
-{
-    fab_verbs_ep_t *ep = sock->owner;
-
-    fab_sock_release(sock);
-    if (NULL == ep) {
-        return;
-    }
-    if (ep->parked == sock) {
-        ep->parked = NULL;
-        return;
-    }
-    ep->sock = NULL;
-    if (FAB_VERBS_ASKING == ep->state || FAB_VERBS_REPLIED == ep->state ||
-        FAB_VERBS_PROBING == ep->state) {
-        fab_verbs_connect_failed(ep, why);
-        return;
-    }
-    /*
-     * The peer sent HELLO and left before READY: nothing was sent. A later send to it connects
-     * again, and fails then.
-     */
-    forget_conn(ep);
-    fab_verbs_connect_cancel(ep);
-    if (ep->is_closing) {
-        fab_verbs_ep_finish(ep);
     }
 }

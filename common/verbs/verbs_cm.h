@@ -7,15 +7,15 @@
  *     queue pairs to ready.
  *
  * rdma_cm (verbs_cm_rdma.c): iWARP, whose kernel part gives the queue pair a TCP stream of its own
- *     and moves it from INIT to ready in one step. Between REPLY and READY:
+ *     and moves it from INIT to ready in one step, behind WELCOME:
  *
- *      active side                                passive side
- *      REPLY came, QP in INIT                     REPLY sent, QP in INIT; listens since it was
+ *      asking side                                asked side
+ *      WELCOME came, QP in INIT                   WELCOME sent, QP in INIT; listens since it was
  *                                                 opened
  *      rdma_connect(fab_verbs_cm_hello_t)  ──>    identifies the connection, rdma_accept()
- *      established: CREDIT, READY                 established: may send when the first message came
+ *      established: the path works                established: up when the first word came
  *
- *     The active side sends first; iWARP does not allow the passive side to.
+ *     The asking side sends first; iWARP does not allow the other to.
  */
 #ifndef FAB_VERBS_CM_H
 #define FAB_VERBS_CM_H
@@ -48,10 +48,8 @@ struct fab_verbs_cm_ops {
     void (*stepped)(const fab_verbs_job_t *job);
     /* After that, frames: make them ready to send. */
     int (*to_send)(const fab_verbs_conn_t *conn);
-    /* Active side, REPLY arrived. Ends in fab_verbs_connected() or fab_verbs_connect_failed(). */
+    /* TRYING: ends in fab_ses_path_works(), or fab_ses_path_broke(). */
     void (*connect)(fab_verbs_ep_t *ep);
-    /* Passive side, READY arrived. */
-    void (*ready)(fab_verbs_ep_t *ep);
     /* The QP is destroyed: destroy the state that connected it, too. */
     void (*forget)(fab_verbs_conn_t *conn);
     /* Its work requests were flushed.  True: the peer fails, with the reason. */

@@ -70,7 +70,6 @@ const fab_verbs_cm_ops_t fab_verbs_cm_frames = {
     .stepped = fab_verbs_connect_resolved,
     .to_send = to_send,
     .connect = fab_verbs_connect_probe,
-    .ready = fab_verbs_connect_done,
     .forget = frames_forget,
     .lost = frames_lost,
 };

@@ -112,6 +112,18 @@ static const char *cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip
 
 /* ---- one attempt -------------------------------------------------------- */
 
+/* WELCOME came: this side connects.  NULL: it lingers. */
+static bool is_asking(const fab_verbs_ep_t *ep)
+{
+    return NULL != ep && FAB_SES_TRYING == ep->ses.state && NULL == ep->failure;
+}
+
+/* WELCOME was sent: the other side connects. */
+static bool is_asked(const fab_verbs_ep_t *ep)
+{
+    return NULL != ep && FAB_SES_ASKED == ep->ses.state;
+}
+
 static struct rdma_conn_param cm_param(const fab_verbs_conn_t *conn)
 {
     return (struct rdma_conn_param){
@@ -147,9 +159,18 @@ static __attribute__((format(printf, 2, 3))) void cm_give_up(fab_verbs_ep_t *ep,
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     (void) inet_ntop(to.ss_family, ep->addr.gid + (is_v4 ? 12 : 0), text, sizeof(text));
-    fab_verbs_connect_failed(
-        ep, fab_sentence(ep->dom->fab, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
-                         ep->dom->name, text, ep->addr.cm_port, what));
+    fab_verbs_broke(ep, OPAL_ERR_UNREACH, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
+                    ep->dom->name, text, ep->addr.cm_port, what);
+}
+
+static void cm_wait(fab_verbs_conn_t *conn)
+{
+    fab_verbs_cm_t *cm = conn->dom->cm;
+
+    conn->is_cm_waiting = true;
+    if (0 == cm->again_at) {
+        cm->again_at = fab_now_us() + FAB_VERBS_CM_PAUSE_US;
+    }
 }
 
 static void cm_try_later(fab_verbs_ep_t *ep, const char *what, int error)
@@ -157,10 +178,7 @@ static void cm_try_later(fab_verbs_ep_t *ep, const char *what, int error)
     fab_verbs_domain_t *dom = ep->dom;
 
     cm_forget(ep->conn);
-    ep->conn->is_cm_waiting = true;
-    if (0 == dom->cm->again_at) {
-        dom->cm->again_at = fab_now_us() + FAB_VERBS_CM_PAUSE_US;
-    }
+    cm_wait(ep->conn);
     fab_log(dom->fab, 1, "%s: %s (%s); trying again", dom->name, what, strerror(error));
 }
 
@@ -237,7 +255,7 @@ static void cm_asked(const fab_verbs_job_t *job)
     fab_verbs_ep_t *ep = job->conn->ep;
 
     job->conn->is_cm_asked = 0 == job->error;
-    if (0 != job->error && NULL != ep && FAB_VERBS_ASKING == ep->state) {
+    if (0 != job->error && is_asking(ep)) {
         cm_call_failed(ep, job->error);
     }
 }
@@ -265,25 +283,6 @@ static void cm_route_resolved(fab_verbs_ep_t *ep)
     }
 }
 
-static void cm_try_again(fab_verbs_domain_t *dom)
-{
-    fab_verbs_ep_t *next;
-
-    dom->cm->again_at = 0;
-    for (fab_verbs_ep_t *ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
-        next = LIST_NEXT(ep, link);
-        if (FAB_VERBS_ASKING != ep->state || !ep->conn->is_cm_waiting) {
-            continue;
-        }
-        ep->conn->is_cm_waiting = false;
-        if (OPAL_SUCCESS == fab_verbs_conn_renew(ep->conn)) {
-            cm_connect(ep);
-        } else {
-            cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
-        }
-    }
-}
-
 /* ---- answering ---------------------------------------------------------- */
 
 /* The connection that the request is for.  NULL: there is none, or no longer. */
@@ -298,8 +297,8 @@ static fab_verbs_conn_t *cm_meant(const fab_verbs_domain_t *dom, const fab_verbs
     while (NULL != ep && ep->peer->name != hello->name) {
         ep = LIST_NEXT(ep, link);
     }
-    if (NULL == ep || FAB_VERBS_ANSWERED != ep->state || ep->conn->is_cm_up ||
-        ep->conn->psn != hello->target_psn || ep->conn->peer_psn != hello->psn) {
+    if (!is_asked(ep) || ep->conn->is_cm_up || ep->conn->psn != hello->target_psn ||
+        ep->conn->peer_psn != hello->psn) {
         return NULL;
     }
     return ep->conn;
@@ -311,9 +310,9 @@ static bool cm_start_over(fab_verbs_conn_t *conn)
     if (OPAL_SUCCESS == fab_verbs_conn_renew(conn)) {
         return true;
     }
-    fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_UNREACH,
-                               "%s cannot make a queue pair for another attempt: %s.",
-                               conn->dom->name, strerror(errno));
+    fab_verbs_broke(conn->ep, OPAL_ERR_UNREACH,
+                    "%s cannot make a queue pair for another attempt: %s.", conn->dom->name,
+                    strerror(errno));
     return false;
 }
 
@@ -342,8 +341,8 @@ static void cm_requested(fab_verbs_domain_t *dom, struct rdma_cm_id *id,
 static void cm_established(fab_verbs_conn_t *conn)
 {
     conn->is_cm_up = true;
-    if (NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state) {
-        fab_verbs_connected(conn->ep);
+    if (is_asking(conn->ep)) {
+        fab_ses_path_works(&conn->ep->ses); /* the peer's QP may send when something came */
     }
 }
 
@@ -352,9 +351,9 @@ static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     int error = event->status < 0 ? -event->status : ECONNREFUSED;
     fab_verbs_ep_t *ep = conn->ep;
 
-    if (NULL != ep && FAB_VERBS_ANSWERED == ep->state) {
+    if (is_asked(ep)) {
         (void) cm_start_over(conn);
-    } else if (NULL != ep && FAB_VERBS_ASKING == ep->state) {
+    } else if (is_asking(ep)) {
         bool is_late = ETIMEDOUT == error || ECONNRESET == error ||
                        RDMA_CM_EVENT_REJECTED == event->event;
         if (is_late && RDMA_CM_EVENT_ADDR_ERROR != event->event &&
@@ -369,20 +368,19 @@ static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
 
 static bool cm_lost(fab_verbs_conn_t *conn)
 {
-    if (NULL != conn->ep && !conn->ep->has_left) {
-        fab_verbs_ep_defer_failure(
-            conn->ep, OPAL_ERR_PROC_ABORTED,
-            "It ended the connection (%s): its process has ended, or failed.", conn->dom->name);
+    if (NULL != conn->ep) {
+        fab_verbs_broke(conn->ep, OPAL_ERR_PROC_ABORTED,
+                        "It ended the connection (%s): its process has ended, or failed.",
+                        conn->dom->name);
     }
     return true;
 }
 
-static void cm_disconnected(fab_verbs_conn_t *conn)
+/* All that came by it was taken. */
+static void cm_ended(fab_verbs_conn_t *conn)
 {
-    fab_verbs_ep_t *ep = conn->ep;
-
-    if (NULL != ep && FAB_VERBS_ANSWERED == ep->state && NULL != ep->sock) {
-        /* READY has not come: it was accepted when the peer had just given up the attempt */
+    if (is_asked(conn->ep)) {
+        /* no word has come: it was accepted when the peer had just given up the attempt */
         (void) cm_start_over(conn);
     } else {
         conn->is_broken = true;
@@ -390,19 +388,47 @@ static void cm_disconnected(fab_verbs_conn_t *conn)
     }
 }
 
+static void cm_disconnected(fab_verbs_conn_t *conn)
+{
+    if (is_asked(conn->ep)) {
+        cm_wait(conn); /* the first word may be here, and not be polled yet */
+    } else {
+        cm_ended(conn);
+    }
+}
+
+static void cm_try_again(fab_verbs_domain_t *dom)
+{
+    fab_verbs_ep_t *next;
+
+    dom->cm->again_at = 0;
+    for (fab_verbs_ep_t *ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
+        next = LIST_NEXT(ep, link);
+        if (NULL == ep->conn || !ep->conn->is_cm_waiting || NULL != ep->failure) {
+            continue;
+        }
+        ep->conn->is_cm_waiting = false;
+        if (!is_asking(ep)) {
+            cm_ended(ep->conn);
+        } else if (OPAL_SUCCESS == fab_verbs_conn_renew(ep->conn)) {
+            cm_connect(ep);
+        } else {
+            cm_give_up(ep, "no queue pair for another attempt: %s", strerror(errno));
+        }
+    }
+}
+
 static void cm_event(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
 {
-    bool is_asking = NULL != conn->ep && FAB_VERBS_ASKING == conn->ep->state;
-
     conn->is_cm_asked = false; /* whatever it is, it comes after the answer, or before all */
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-        if (is_asking) {
+        if (is_asking(conn->ep)) {
             cm_addr_resolved(conn->ep);
         }
         break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        if (is_asking) {
+        if (is_asking(conn->ep)) {
             cm_route_resolved(conn->ep);
         }
         break;
@@ -531,16 +557,6 @@ static const char *cm_open(fab_verbs_domain_t *dom)
 
 /* ---- the table ---------------------------------------------------------- */
 
-/* The first message says that the peer is ready; its socket is not needed until then. */
-static void cm_ready(fab_verbs_ep_t *ep)
-{
-    fab_sock_release(ep->sock);
-    ep->sock = NULL;
-    if (NULL == ep->conn->cm_id) {
-        (void) cm_lost(ep->conn); /* it was connected already, and nothing is left of that */
-    }
-}
-
 static const fab_verbs_cm_ops_t cm_ops = {
     .is_iwarp = true,
     .find_ip = cm_find_ip,
@@ -550,7 +566,6 @@ static const fab_verbs_cm_ops_t cm_ops = {
     .step = cm_ask,
     .stepped = cm_asked,
     .connect = cm_connect,
-    .ready = cm_ready,
     .forget = cm_forget,
     .lost = cm_lost,
 };

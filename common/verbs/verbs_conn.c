@@ -74,11 +74,11 @@ err_qps:
     return NULL;
 }
 
-void fab_verbs_set_state(fab_verbs_ep_t *ep, fab_verbs_state_t state)
+void fab_verbs_set_path(fab_verbs_ep_t *ep, fab_verbs_path_t path)
 {
-    ep->dom->num_asking -= FAB_VERBS_ASKING == ep->state;
-    ep->dom->num_asking += FAB_VERBS_ASKING == state;
-    ep->state = state;
+    ep->dom->num_asking -= FAB_VERBS_ASKING == ep->path;
+    ep->dom->num_asking += FAB_VERBS_ASKING == path;
+    ep->path = path;
 }
 
 /* ---- completions -------------------------------------------------------- */
@@ -104,14 +104,14 @@ static void say_broken(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     const char *name = conn->dom->name, *status = ibv_wc_status_str(wc->status);
 
     if (IBV_WC_RETRY_EXC_ERR == wc->status) {
-        fab_verbs_ep_defer_failure(
+        fab_verbs_broke(
             conn->ep, OPAL_ERR_UNREACH,
             "It does not answer any more (%s: %s): its process has ended, or the network is down.",
             name, status);
     } else {
-        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
-                                   "The connection to it broke (%s: %s, vendor's code 0x%x).", name,
-                                   status, wc->vendor_err);
+        fab_verbs_broke(conn->ep, OPAL_ERR_COMM_FAILURE,
+                        "The connection to it broke (%s: %s, vendor's code 0x%x).", name, status,
+                        wc->vendor_err);
     }
 }
 
@@ -119,20 +119,15 @@ static void say_broken(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
 {
     fab_verbs_ep_t *ep = conn->ep;
-    bool is_rma = NULL != conn->sq[conn->tail & conn->sq_mask].op;
-
     if (conn->is_broken) {
         return;
     }
     conn->is_broken = true;
     conn->broken_by = (uint8_t) wc->status;
-    if (NULL == ep || (ep->has_left && !is_rma)) {
-        return; /* it left: what it did not receive does not matter */
+    if (NULL == ep || FAB_VERBS_PROBING == ep->path) {
+        return; /* it lingers, or fab_verbs_connect_probed() sees it */
     }
-    if (FAB_VERBS_PROBING == ep->state) {
-        return; /* fab_verbs_connect_probed() sees it */
-    }
-    fab_counters.verbs_qp_errors++;
+    fab_counters.connections_lost++;
     if (IBV_WC_RETRY_EXC_ERR != wc->status) {
         fab_verbs_async(conn->dom); /* an event may say why: of the queue pair, or of the port */
     }
@@ -140,10 +135,6 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
         return;
     }
     say_broken(conn, wc);
-    /* where the port is down, devices in software say something else than that nobody answers */
-    if (IBV_WC_RETRY_EXC_ERR == wc->status || 0 != conn->dom->port_down_since) {
-        fab_verbs_ep_path_failed(ep);
-    }
 }
 
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
@@ -171,7 +162,6 @@ static void conn_stop(fab_verbs_conn_t *conn)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
     conn->is_broken = true; /* from now on work requests fail, which need not be reported */
-    conn->is_ready = false;
     (void) ibv_modify_qp(conn->qp, &attr, IBV_QP_STATE);
     if (NULL != conn->tm_qp) {
         (void) ibv_modify_qp(conn->tm_qp, &attr, IBV_QP_STATE);
@@ -231,6 +221,8 @@ void fab_verbs_conn_release(fab_verbs_ep_t *ep)
 
 void fab_verbs_conn_linger(fab_verbs_conn_t *conn)
 {
+    conn->credits = (uint16_t) conn->ep->ses.consumed;
+    conn->to_send &= (uint8_t) ~(1u << FAB_VERBS_WORD_TRY);
     conn->ep->conn = NULL;
     conn->ep = NULL;
     conn->linger_until = fab_now_us() + FAB_VERBS_LINGER_US;

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connection set-up: active side (ASKING), passive side (ANSWERED), and both sides connecting at
- * once.  Here is what begins and ends an attempt; verbs_answer.c has what the other side says.
+ * The making of a session's path: the steps.  verbs_answer.c has what leads from one to the next.
  *
- *      IDLE ──first send──> WAITING ──turn──> ASKING ──REPLY──> PROBING ──acknowledged──> UP
- *        └──────┬──────────────┴────────────────┘                                         ^
- *               └──HELLO of the peer──> ANSWERED ──READY, or a message but PROBE──────────┘
+ * HELLO comes over TCP (FAB_SES_VIA), the session's path is a connection of queue pairs:
  *
- * If both connect at once, the process with the smaller name stays active and sets the other's
- * HELLO aside.  The other process, when it gets this HELLO, becomes passive: it answers with the QP
- * that it has already made and drops its own request.  If the active process's request fails (it
- * cannot reach the peer over TCP, but the peer can reach it), it answers the HELLO that it has set
- * aside.
+ *      asking side   NO_PATH ──> WAITING ──turn──> ASKING ──WELCOME──> OPENING ──> PROBING ──> OPEN
+ *      asked side    NO_PATH ──HELLO──> OPENING ──> OPEN, WELCOME is sent
  *
  * The queue pairs of two ports that do not reach each other become ready like others: the subnets
- * of two switches have the same prefix, a VLAN ends somewhere.  So a connection is up when a packet
- * has passed and was acknowledged.  If none does, nothing of a user was sent, and the peer moves to
- * its next provider (fab_move.c).  How long that takes the device decides (verbs_timeout).
+ * of two switches have the same prefix, a VLAN ends somewhere, a switch drops long packets.  So a
+ * path works when packets as long as may be have passed both ways: a message and a READ, which the
+ * peer's device answers while its program computes.  If they do not, nothing of a user was sent,
+ * and the peer is reached in another way (verbs_move.c, fab_move.c).  How long that takes the
+ * device decides (verbs_timeout).
  *
- * RoCE: between REPLY and PROBING (REPLIED), and between HELLO and ANSWERED (ANSWERING), the kernel
- * looks for the other port, in a thread of its own (verbs_resolve.c).
+ * OPENING: with RoCE the kernel looks for the other port, in a thread of its own
+ * (verbs_resolve.c); with iWARP verbs_cm_rdma.c connects the queue pairs, and the path works then.
  *
- * iWARP: between REPLY and UP verbs_cm_rdma.c connects the queue pairs, and from ANSWERED only the
- * first message leads to UP.
+ * If both ask at once, the queue pair that this side has made for its HELLO answers the peer's.
  *
  * No time limit applies while a peer's program may be computing: TCP reports a peer that is gone.
  */
@@ -30,48 +25,39 @@
 
 #include <string.h>
 
+#include "verbs/verbs_cm.h"
+
 /* ---- frames ------------------------------------------------------------- */
 
-fab_verbs_frame_t fab_verbs_frame(const fab_verbs_domain_t *dom, fab_verbs_kind_t kind,
-                                  uint64_t target)
-{
-    return (fab_verbs_frame_t){
-        .magic = FAB_VERBS_MAGIC,
-        .version = FAB_VERBS_VERSION,
-        .kind = (uint16_t) kind,
-        .name = dom->fab->config.name,
-        .target = target,
-        .addr = dom->first->addr,
-    };
-}
-
-fab_verbs_frame_t fab_verbs_frame_of(const fab_verbs_ep_t *ep, fab_verbs_kind_t kind)
+static fab_verbs_frame_t frame_of(const fab_verbs_ep_t *ep, const fab_ses_msg_t *msg)
 {
     const fab_verbs_conn_t *conn = ep->conn;
-    fab_verbs_frame_t frame = fab_verbs_frame(ep->dom, kind, ep->peer->name);
+    fab_verbs_frame_t frame = {.msg = *msg,
+                               .qpn = conn->qp->qp_num,
+                               .psn = conn->psn,
+                               .tm_qpn = NULL != conn->tm_qp ? conn->tm_qp->qp_num : 0,
+                               .tm_psn = conn->tm_psn,
+                               .reads = fab_verbs_reads_served(ep->dom),
+                               .pair = ep->pair,
+                               .is_rail = NULL != ep->main,
+                               .probe_rkey = ep->dom->page_mr->rkey,
+                               .probe_addr = (uintptr_t) ep->dom->page,
+                               .addr = ep->dom->first->addr};
 
-    frame.qpn = conn->qp->qp_num;
-    frame.psn = conn->psn;
-    frame.tm_qpn = NULL != conn->tm_qp ? conn->tm_qp->qp_num : 0;
-    frame.tm_psn = conn->tm_psn;
-    frame.window = conn->granted;
-    frame.reads = fab_verbs_reads_served(ep->dom);
-    frame.pair = ep->pair;
+    frame.msg.window = conn->granted;
     return frame;
 }
 
 /* ---- asking ------------------------------------------------------------- */
 
-static void verbs_wait(fab_verbs_ep_t *ep)
+void fab_verbs_stop_waiting(fab_verbs_ep_t *ep)
 {
-    TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
-    fab_verbs_set_state(ep, FAB_VERBS_WAITING);
-}
-
-static void stop_waiting(fab_verbs_ep_t *ep)
-{
-    TAILQ_REMOVE(&ep->dom->waiting, ep, waiting_link);
-    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+    if (FAB_VERBS_WAITING == ep->path) {
+        TAILQ_REMOVE(&ep->dom->waiting, ep, waiting_link);
+    } else if (FAB_VERBS_PROBING == ep->path) {
+        TAILQ_REMOVE(&ep->dom->probing, ep, waiting_link);
+    }
+    fab_verbs_set_path(ep, FAB_VERBS_NO_PATH);
 }
 
 /*
@@ -86,102 +72,121 @@ static fab_sock_t *oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *fram
     int num = ep->addr.num_ips, first = ep->is_local ? 1 : 0;
     bool is_one_net = fab_sock_is_one_net(own->ips, own->num_ips, ep->addr.ips, num);
 
-    memcpy(ips + first, ep->addr.ips, sizeof(ep->addr.ips));
+    memcpy(ips + first, ep->addr.ips, (size_t) num * sizeof(ips[0]));
     num = fab_sock_sort_ips(own->ips, own->num_ips, ep->is_local || is_one_net, ips + first, num);
     return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips, first + num,
                             frame);
 }
 
-/* False: no socket now. */
-static bool ask(fab_verbs_ep_t *ep)
+/* The connection, from what there is already. NULL, or why not. */
+const char *fab_verbs_conn_prepare(fab_verbs_ep_t *ep)
 {
-    const char *why = "";
-    fab_verbs_frame_t hello;
+    const char *why = NULL;
 
+    if (NULL != ep->conn && ep->conn->is_cm_begun) {
+        fab_verbs_conn_release(ep);
+    }
     if (NULL == ep->conn) {
         fab_verbs_make_room(ep->dom);
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
-    if (NULL == ep->conn) {
-        fab_verbs_set_state(ep, FAB_VERBS_IDLE);
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_UNREACH, "%s", why);
-        return true;
-    }
-    hello = fab_verbs_frame_of(ep, NULL == ep->main ? FAB_VERBS_HELLO : FAB_VERBS_RAIL);
-    ep->sock = oob_connect(ep, &hello);
-    if (NULL == ep->sock) {
-        return false;
-    }
-    fab_verbs_set_state(ep, FAB_VERBS_ASKING);
-    return true;
-}
-
-void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
-{
-    while (!TAILQ_EMPTY(&dom->waiting) && dom->num_asking < FAB_VERBS_MAX_ASKING) {
-        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->waiting);
-        stop_waiting(ep);
-        if (!ask(ep)) {
-            verbs_wait(ep);
-            return;
-        }
-    }
+    return why;
 }
 
 void fab_verbs_connect(fab_verbs_ep_t *ep)
 {
-    if (FAB_VERBS_IDLE == ep->state && NULL == ep->failure && !ep->has_left) {
-        verbs_wait(ep);
-        fab_verbs_connect_waiting(ep->dom);
+    TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
+    fab_verbs_set_path(ep, FAB_VERBS_WAITING);
+    fab_verbs_connect_waiting(ep->dom);
+}
+
+void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
+{
+    const fab_ses_msg_t hello = {.kind = FAB_SES_HELLO}; /* on_proven: the rest */
+
+    while (!TAILQ_EMPTY(&dom->waiting) && dom->num_asking < FAB_VERBS_MAX_ASKING) {
+        fab_verbs_ep_t *ep = TAILQ_FIRST(&dom->waiting);
+        const char *why = fab_verbs_conn_prepare(ep);
+        if (NULL != why) {
+            fab_verbs_stop_waiting(ep);
+            fab_verbs_broke(ep, OPAL_ERR_UNREACH, "%s", why);
+            continue;
+        }
+        const fab_verbs_frame_t frame = frame_of(ep, &hello);
+        ep->sock = oob_connect(ep, &frame);
+        if (NULL == ep->sock) {
+            return; /* later */
+        }
+        fab_verbs_stop_waiting(ep);
+        fab_verbs_set_path(ep, FAB_VERBS_ASKING);
     }
 }
 
-static void forget_parked(fab_verbs_ep_t *ep)
+void fab_verbs_on_proven(fab_sock_t *sock, void *bytes)
 {
-    if (NULL != ep->parked) {
-        fab_sock_release(ep->parked);
-        ep->parked = NULL;
+    fab_verbs_frame_t *hello = bytes;
+    fab_verbs_ep_t *ep = sock->owner;
+
+    fab_ses_stamp(&ep->ses, &hello->msg);
+    hello->msg.window = ep->conn->granted;
+}
+
+void fab_verbs_release_sock(fab_verbs_ep_t *ep)
+{
+    if (NULL != ep->sock) {
+        fab_sock_release(ep->sock);
+        ep->sock = NULL;
     }
 }
 
 void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
 {
-    if (FAB_VERBS_WAITING == ep->state) {
-        stop_waiting(ep);
-    }
-    if (FAB_VERBS_PROBING == ep->state) {
-        TAILQ_REMOVE(&ep->dom->probing, ep, waiting_link);
-    }
-    if (NULL != ep->sock) {
-        fab_sock_release(ep->sock);
-        ep->sock = NULL;
-    }
-    forget_parked(ep);
-    fab_verbs_set_state(ep, FAB_VERBS_IDLE);
+    fab_verbs_stop_waiting(ep);
+    fab_verbs_release_sock(ep);
+    fab_verbs_forget_failure(ep);
 }
 
-/* What was set aside named the QP that has answered. */
-void fab_verbs_connect_replied(fab_verbs_ep_t *ep)
+/* ---- answering ---------------------------------------------------------- */
+
+const fab_verbs_frame_t *fab_verbs_frame_in(const void *via)
 {
-    forget_parked(ep);
-    fab_verbs_set_state(ep, FAB_VERBS_REPLIED);
+    return (const fab_verbs_frame_t *) (const void *) ((const fab_sock_t *) via)->frame;
 }
+
+void fab_verbs_welcome(fab_verbs_ep_t *ep)
+{
+    const fab_ses_msg_t msg = {
+        .kind = FAB_SES_WELCOME, .serial = ep->ses.asked, .other = ep->ses.serial};
+    const fab_verbs_frame_t welcome = frame_of(ep, &msg);
+
+    fab_verbs_set_path(ep, FAB_VERBS_OPEN);
+    fab_sock_send(ep->sock, &welcome);
+}
+
+void fab_verbs_send_refuse(fab_sock_t *sock, const fab_ses_msg_t *msg)
+{
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    const fab_verbs_frame_t frame = {.msg = *msg, .addr = dom->addr};
+
+    fab_counters.refused++;
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
+}
+
+void fab_verbs_refuse(fab_sock_t *sock, fab_ses_reason_t reason)
+{
+    const fab_ses_msg_t msg = {.kind = FAB_SES_REFUSE,
+                               .reason = (uint8_t) reason,
+                               .serial = fab_verbs_frame_in(sock)->msg.serial};
+
+    fab_verbs_send_refuse(sock, &msg);
+}
+
+/* ---- the path ----------------------------------------------------------- */
 
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep)
 {
-    forget_parked(ep);
     TAILQ_INSERT_TAIL(&ep->dom->probing, ep, waiting_link);
-    fab_verbs_set_state(ep, FAB_VERBS_PROBING);
-    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_PROBE);
-}
-
-void fab_verbs_connect_done(fab_verbs_ep_t *ep)
-{
-    fab_verbs_connect_cancel(ep);
-    fab_verbs_set_state(ep, FAB_VERBS_UP);
-    ep->is_bound = true;
-    ep->conn->is_ready = true;
-    if (ep->is_closing) {
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
-    }
+    fab_verbs_set_path(ep, FAB_VERBS_PROBING);
+    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_WORD_TRY);
 }

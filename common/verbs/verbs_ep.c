@@ -2,15 +2,11 @@
 /*
  * Endpoints: what the verbs provider does for one peer.
  *
- *      attach ──> IDLE ──first send──> ... ──> UP        (verbs_connect.c)
- *      detach ──> CLOSE sent ──CLOSED, CLOSE or LEAVE of the peer──> gone
- *      CLOSE of the peer ──> CLOSED sent, connection lingers, IDLE again
- *      EVICT sent ──> EVICTING ──EVICTED or EVICT of the peer──> connection lingers, IDLE again
- *      drop   ──> LEAVE sent, if that can be done, connection lingers, gone
+ *      attach ──> endpoint, with a session (session.h)
+ *      detach, drop ──> the session ends ──> its connection lingers, gone
  *
- * A pair has one connection, on which both send. A process that closes the peer requests the end of
- * the connection (CLOSE); the other answers CLOSED, its last message on it, and makes a new one if
- * it has more to send.
+ * A device may have answers under way when a BYE comes (FIN, on another queue pair).  So the
+ * session hears of that BYE, and answers it, when they are here.
  */
 #include "verbs/verbs.h"
 
@@ -20,36 +16,22 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-#include "verbs/verbs_cm.h"
-#include "verbs/verbs_end.h"
 
 /* ---- sending ------------------------------------------------------------ */
 
 /* Says why no message can be sent to the peer now. Connects, if that is the reason. */
 static __attribute__((noinline)) int cannot_send(fab_verbs_ep_t *ep)
 {
-    if (NULL != ep->failure) {
-        return OPAL_ERR_RESOURCE_BUSY; /* until it fails, in fab_progress() */
-    }
-    if (ep->has_left) {
-        fab_peer_fail(ep->peer, OPAL_ERR_UNREACH,
-                      "It takes no more messages: it has left, or refused this process.");
-        return OPAL_ERR_UNREACH;
-    }
-    if (FAB_VERBS_UP != ep->state) {
-        fab_verbs_connect(ep);
-    } else if (!fab_verbs_has_credit(ep->conn)) {
-        fab_counters.no_credit++;
-    }
-    return OPAL_ERR_RESOURCE_BUSY;
+    fab_counters.no_credit += 0 != ep->ses.window && !fab_ses_may_send(&ep->ses);
+    fab_ses_want(&ep->ses);
+    return FAB_PEER_UP == ep->peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
 }
 
 static inline bool fab_verbs_can_send(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
-    return NULL != conn && conn->is_ready && fab_verbs_has_credit(conn) &&
-           fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
+    return fab_ses_may_send(&ep->ses) && fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
            conn->dom->sq_used < conn->dom->sq_used_max;
 }
 
@@ -66,7 +48,7 @@ static inline uint8_t fab_verbs_opcode(const fab_verbs_conn_t *conn, uint8_t id)
 static inline void fab_verbs_add_imm(const fab_verbs_conn_t *conn, struct ibv_send_wr *wr,
                                      uint8_t id, const void *payload, size_t len)
 {
-    uint32_t imm = conn->consumed;
+    uint32_t imm = conn->ep->ses.consumed & FAB_VERBS_IMM_CREDITS;
 
     if (__builtin_expect(conn->is_to_tm, 0) && (FAB_AM_RNDV == id || FAB_AM_EAGER == id)) {
         if (FAB_AM_RNDV == id) {
@@ -82,7 +64,7 @@ static inline fab_verbs_tmh_t fab_verbs_tmh(const fab_verbs_conn_t *conn, fab_hd
     return (fab_verbs_tmh_t){
         .opcode = fab_verbs_opcode(conn, hdr.id),
         .id = hdr.id,
-        .credits = htobe16(conn->consumed),
+        .credits = htobe16((uint16_t) conn->ep->ses.consumed),
         .app_ctx = htobe32(hdr.app_ctx),
         .tag = htobe64(hdr.tag),
     };
@@ -90,9 +72,12 @@ static inline fab_verbs_tmh_t fab_verbs_tmh(const fab_verbs_conn_t *conn, fab_hd
 
 static inline void fab_verbs_sent(fab_verbs_conn_t *conn, fab_hdr_t hdr)
 {
-    conn->sent++;
+    fab_ses_t *ses = &conn->ep->ses;
+
+    ses->sent++;
+    ses->is_used = true;
     if (FAB_AM_FIN != hdr.id) { /* the receiver reads no credits there: take_credit() */
-        conn->advertised = conn->consumed;
+        fab_ses_told(ses);
     }
     fab_counters.verbs_msgs_sent++;
 }
@@ -138,9 +123,9 @@ static int send_request(fab_verbs_conn_t *conn, fab_hdr_t hdr, const fab_rndv_t 
     tmh.opcode = FAB_AM_RNDV;
     rc = fab_verbs_conn_send(conn, &wr, &tmh, &rvh, sizeof(rvh), NULL);
     if (OPAL_SUCCESS == rc) {
-        conn->sent++; /* its credits go to the device, which does not pass them on */
+        conn->ep->ses.sent++; /* its credits go to the device, which does not pass them on */
+        conn->ep->ses.is_used = true;
         fab_counters.verbs_msgs_sent++;
-        fab_counters.verbs_tm_requests++;
         fab_verbs_requested(conn->dom, rndv);
     }
     return rc;
@@ -182,8 +167,8 @@ static void verbs_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     ep->reserved = NULL;
     if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_send_msg(ep->conn, hdr, NULL, len, buf)) {
         /* there was room when it was reserved */
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                                   "%s has lost count of its send queue.", ep->dom->name);
+        fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "%s has lost count of its send queue.",
+                        ep->dom->name);
     }
 }
 
@@ -259,19 +244,11 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
     if (NULL == dom) {
         return OPAL_ERR_UNREACH;
     }
-    ep = malloc(sizeof(*ep));
+    ep = fab_verbs_ep_new(dom, peer, &addr, pair, remote);
     if (NULL == ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    *ep = (fab_verbs_ep_t){.peer = peer,
-                           .dom = dom,
-                           .addr = addr,
-                           .is_local = addr.host == dom->addr.host,
-                           .pair = (uint8_t) pair,
-                           .remote = remote};
-    STAILQ_INIT(&ep->ops);
-    LIST_INSERT_HEAD(&dom->eps, ep, link);
     peer->caps = FAB_CAP_GET | FAB_CAP_PUT | (NULL != dom->tm ? FAB_CAP_TM : 0);
     peer->eager_max = fab_params_eager(fab_limits.verbs_eager, addr.eager_max);
     peer->ep = ep;
@@ -282,13 +259,11 @@ int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address
 
 void fab_verbs_ep_free(fab_verbs_ep_t *ep)
 {
-    fab_verbs_domain_t *dom = ep->dom;
-
     fab_verbs_rails_end(ep);
     fab_verbs_connect_cancel(ep);
     fab_verbs_rma_drop(ep);
-    fab_verbs_ep_forget_failure(ep);
-    dom->num_ending -= 0 != ep->end_by;
+    fab_verbs_forget_late_bye(ep);
+    fab_ses_fini(&ep->ses);
     LIST_REMOVE(ep, link);
     free(ep->spare);
     free(ep);
@@ -301,26 +276,29 @@ void **fab_verbs_spare(const fab_peer_t *peer)
     return &ep->spare;
 }
 
-/* One that is being given up has ended for the other side, if that asks for another provider. */
-bool fab_verbs_is_bound(const fab_peer_t *peer)
+fab_moves_t fab_verbs_asked_by_later(fab_peer_t *peer)
 {
-    const fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_ep_t *ep = peer->ep;
 
-    return ep->is_bound && FAB_VERBS_EVICTING != ep->state;
+    /* its last word may have come, and not be taken yet */
+    return NULL != ep->failure || 0 != ep->late_bye ? FAB_MOVES_LATER
+                                                    : fab_ses_asked_by_later(&ep->ses);
 }
 
-static void ep_release(fab_verbs_ep_t *ep)
+void fab_verbs_ask_owed(fab_peer_t *peer)
 {
-    fab_verbs_conn_release(ep);
-    ep->peer->ep = NULL;
-    fab_verbs_ep_free(ep);
+    fab_verbs_ep_t *ep = peer->ep;
+
+    fab_ses_ask_owed(&ep->ses);
 }
 
 void fab_verbs_ep_finish(fab_verbs_ep_t *ep)
 {
     fab_peer_t *peer = ep->peer;
 
-    ep_release(ep);
+    fab_verbs_conn_release(ep);
+    peer->ep = NULL;
+    fab_verbs_ep_free(ep);
     if (FAB_PEER_CLOSED == peer->state) {
         fab_peer_left(peer);
     }
@@ -331,40 +309,13 @@ void fab_verbs_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_verbs_ep_t *ep = peer->ep;
 
     (void) domain;
-    ep->is_closing = true;
     fab_verbs_rails_end(ep);
     fab_verbs_rma_drop(ep);
-    if (FAB_VERBS_IDLE == ep->state || FAB_VERBS_WAITING == ep->state || ep->has_left) {
-        ep_release(ep);
-    } else if (fab_verbs_is_connected(ep)) {
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSE);
-        if (0 != ep->end_by) { /* the peer has closed it, too */
-            ep_release(ep);
-        }
-    } /* else CLOSE is sent once it is connected: the peer may send */
-}
-
-/*
- * The other side has agreed to the connection's end and goes on by another provider; what it sent
- * before is to be delivered first.  Only a path that breaks at this moment can lose it.
- */
-static bool is_awaiting_end(fab_verbs_ep_t *ep)
-{
-    fab_peer_t *peer = ep->peer;
-    bool is_up = FAB_PEER_UP == peer->state;
-    uint64_t now = fab_now_us();
-
-    if (FAB_VERBS_EVICTING != ep->state || FAB_PEER_FAILED == peer->state) {
-        return false;
+    if (fab_ses_close(&ep->ses)) {
+        fab_verbs_conn_release(ep);
+        peer->ep = NULL;
+        fab_verbs_ep_free(ep);
     }
-    ep->conn->linger_until = 0 != ep->conn->linger_until ? ep->conn->linger_until
-                                                         : now + 2 * FAB_VERBS_LINGER_US;
-    if (now < ep->conn->linger_until) {
-        return is_up || !ep->conn->is_broken;
-    }
-    fab_peer_fail(peer, OPAL_ERR_UNREACH,
-                  "It goes on by another provider, and what it sent before did not come.");
-    return is_up;
 }
 
 bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
@@ -373,20 +324,17 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_verbs_conn_t *conn = ep->conn;
 
     (void) domain;
-    if (is_awaiting_end(ep) || !fab_verbs_rails_drain(ep, fab_now_us())) {
+    if (!fab_verbs_rails_drain(ep, fab_now_us())) {
         return false;
     }
     fab_verbs_rma_drop(ep);
-    if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || !fab_verbs_is_connected(ep))) {
+    if (NULL != conn && (conn->is_broken || conn->in_flight > 0 || ep->ses.state < FAB_SES_UP)) {
         if (!fab_verbs_conn_drain(conn, fab_now_us())) {
             return false;
         }
         fab_verbs_conn_destroy(conn, OPAL_ERR_UNREACH);
-    } else if (NULL != conn) {
-        conn->is_ready = true; /* a failing endpoint's was not, to keep messages back */
-        fab_verbs_conn_send_control(conn, FAB_VERBS_ID_LEAVE);
-        fab_verbs_conn_linger(conn);
     }
+    fab_ses_drop(&ep->ses);
     peer->ep = NULL;
     fab_verbs_ep_free(ep);
     return true;
@@ -394,38 +342,29 @@ bool fab_verbs_drop(fab_domain_t *domain, fab_peer_t *peer)
 
 /* ---- the peer's own messages -------------------------------------------- */
 
-/*
- * The peer closed the connection or left.  Release it as soon as its device has answered, or cannot
- * any more.  If this process still needs the peer, the peer has failed.
- */
-static void ep_end(fab_verbs_ep_t *ep, uint64_t now)
+/* Does this process read or write the peer's memory? */
+static bool is_in_rma(const fab_verbs_ep_t *ep)
 {
-    if (fab_verbs_is_answer_due(ep) && now < ep->end_by) {
-        return;
+    bool is_busy = !STAILQ_EMPTY(&ep->ops) || (NULL != ep->conn && ep->conn->in_flight > 0);
+
+    for (const fab_verbs_ep_t *rail = ep->rails; NULL != rail && !is_busy; rail = rail->next_rail) {
+        is_busy = !STAILQ_EMPTY(&rail->ops) || (NULL != rail->conn && rail->conn->in_flight > 0);
     }
-    ep->end_by = 0;
-    ep->dom->num_ending--;
-    if (!ep->has_left && NULL != ep->conn) {
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_CLOSED);
-        fab_verbs_conn_linger(ep->conn);
-        fab_verbs_connect_cancel(ep);
-        ep->is_bound = false;
-    }
-    if (ep->is_closing) {
-        fab_verbs_ep_finish(ep);
-    } else {
-        fab_peer_has_left(ep->peer);
-    }
+    return is_busy;
 }
 
-static void ep_begin_end(fab_verbs_ep_t *ep)
+/* The endpoint may be gone afterwards. */
+void fab_verbs_ep_take_bye(fab_verbs_ep_t *ep)
 {
-    uint64_t now = fab_now_us();
+    const uint8_t bye = ep->late_bye;
+    fab_peer_t *peer = FAB_SES_BYE_CLOSE == bye && !ep->ses.is_closed ? ep->peer : NULL;
 
-    fab_verbs_rails_end(ep);
-    ep->dom->num_ending += 0 == ep->end_by;
-    ep->end_by = now + FAB_VERBS_ANSWER_US;
-    ep_end(ep, now);
+    fab_verbs_forget_late_bye(ep);
+    if (!fab_ses_on_bye(&ep->ses, bye)) {
+        fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "It ended a session that it has not.");
+    } else if (NULL != peer) {
+        fab_peer_has_left(peer); /* if this process still needs it */
+    }
 }
 
 void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
@@ -434,108 +373,44 @@ void fab_verbs_ep_end_ending(fab_verbs_domain_t *dom, uint64_t now)
 
     for (ep = LIST_FIRST(&dom->eps); NULL != ep; ep = next) {
         next = LIST_NEXT(ep, link);
-        if (0 != ep->end_by) {
-            ep_end(ep, now);
+        if (0 != ep->late_bye && (!fab_verbs_is_answer_due(ep) || now >= ep->end_by)) {
+            fab_verbs_ep_take_bye(ep);
         }
     }
 }
 
-static bool are_rails_busy(const fab_verbs_ep_t *ep)
+/* What is the peer's last word waits until its device has answered; it may decline a PAUSE. */
+static void on_bye(fab_verbs_ep_t *ep, uint32_t bye)
 {
-    const fab_verbs_ep_t *rail = ep->rails;
+    const bool is_last = FAB_SES_BYE_CLOSE == bye || FAB_SES_BYE_LEAVE == bye;
 
-    while (NULL != rail && STAILQ_EMPTY(&rail->ops) &&
-           (NULL == rail->conn || 0 == rail->conn->in_flight)) {
-        rail = rail->next_rail;
+    if (FAB_SES_BYE_LEAVE == bye && !ep->ses.is_closed && is_in_rma(ep)) {
+        fab_verbs_broke(ep, OPAL_ERR_UNREACH,
+                        "It has left, or given this process up, while its memory was read or "
+                        "written.");
+        return;
     }
-    return NULL != rail;
-}
-
-static void ep_left(fab_verbs_ep_t *ep)
-{
-    ep->has_left = true;
-    ep->conn->is_ready = false;
-    if (NULL != ep->failure && ep->failure->is_path) {
-        fab_verbs_ep_forget_failure(ep); /* it left in order: no path is needed */
+    if (FAB_SES_BYE_NONE == bye || bye >= FAB_SES_BYES || FAB_SES_BYE_NONE != ep->late_bye) {
+        fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "It ended a session twice, or in no known way.");
+        return;
     }
-    if (ep->is_closing) {
-        fab_verbs_ep_finish(ep);
-    } else if (!STAILQ_EMPTY(&ep->ops) || ep->conn->in_flight > 0 || are_rails_busy(ep)) {
-        fab_verbs_ep_defer_failure(
-            ep, OPAL_ERR_UNREACH,
-            "It has left, or given this process up, while its memory was read or written.");
-    } else {
-        ep_begin_end(ep);
+    ep->late_bye = (uint8_t) bye;
+    ep->dom->num_ending++;
+    ep->end_by = fab_now_us() + FAB_VERBS_ANSWER_US;
+    if (!is_last || !fab_verbs_is_answer_due(ep)) {
+        fab_verbs_ep_take_bye(ep);
+    } else if (FAB_SES_BYE_LEAVE == bye) {
+        ep->ses.window = 0;
     }
 }
 
-/*
- * The connection has ended in order: who has more to send makes another one, or moves to another
- * provider if that cannot be.
- */
-static void ep_conn_ended(fab_verbs_ep_t *ep)
+void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id, uint32_t app_ctx)
 {
-    fab_verbs_conn_t *conn = ep->conn;
-
-    if (conn->is_broken) {
-        fab_verbs_ep_forget_failure(ep); /* the peer's side of it has ended first */
-    }
-    ep->is_bound = NULL != ep->failure;
-    conn->is_ready = true; /* for what is still to be sent on it */
-    fab_verbs_conn_linger(conn);
-    conn->linger_until = UINT64_MAX; /* the peer waits for all of that */
-    fab_verbs_connect_cancel(ep);
-    if (ep->is_closing) {
-        fab_verbs_ep_finish(ep);
-    }
-}
-
-static void ep_go_on(fab_verbs_ep_t *ep)
-{
-    fab_verbs_set_state(ep, FAB_VERBS_UP);
-    ep->conn->is_ready = NULL == ep->failure;
-}
-
-/* The peer ends the connection, or answers that this process wants to: verbs_end.h. */
-static void ep_on_end(fab_verbs_ep_t *ep, uint8_t id)
-{
-    unsigned side = (FAB_VERBS_EVICTING == ep->state ? FAB_VERBS_SIDE_EVICTING : 0) |
-                    (ep->is_closing ? FAB_VERBS_SIDE_CLOSING : 0) |
-                    (fab_verbs_is_idle(ep->conn) ? 0 : FAB_VERBS_SIDE_BUSY);
-
-    switch (fab_verbs_on_end(side, id)) {
-    case FAB_VERBS_END_AGREE:
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_EVICTED);
-        ep_conn_ended(ep);
-        break;
-    case FAB_VERBS_END_DECLINE:
-        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_STAY);
-        break;
-    case FAB_VERBS_END_OVER:
-        ep_conn_ended(ep);
-        break;
-    case FAB_VERBS_END_GO_ON:
-        ep_go_on(ep);
-        break;
-    case FAB_VERBS_END_CLOSED:
-        ep_begin_end(ep);
-        break;
-    default:
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE,
-                                   "It agreed to end a connection that nobody wanted to end.");
-        break;
-    }
-}
-
-void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id)
-{
-    if (NULL != ep->main && FAB_VERBS_ID_PROBE != id) {
-        fab_verbs_ep_defer_failure(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
-    } else if (FAB_VERBS_ID_LEAVE == id) {
-        ep_left(ep);
-    } else if (id >= FAB_VERBS_ID_RAIL) {
+    if (id >= FAB_VERBS_ID_RAIL) {
         fab_verbs_rail_failed_there(ep, id - FAB_VERBS_ID_RAIL);
-    } else if (FAB_VERBS_ID_CREDIT != id && FAB_VERBS_ID_PROBE != id) {
-        ep_on_end(ep, id);
+    } else if (FAB_VERBS_ID_BYE == id && NULL != ep->main) {
+        fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
+    } else if (FAB_VERBS_ID_BYE == id) {
+        on_bye(ep, app_ctx);
     }
 }

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A bound on connections (verbs_max_connections): before another one is made, an idle one is given
- * up, in order (verbs_end.h), to be made again when it is needed.
- *
- *      this side: UP ──EVICT──> EVICTING ──EVICTED──> IDLE
- *                                   └──────STAY─────> UP
- *      the other: UP ──EVICT came: EVICTED, if it is idle here, too──> IDLE
+ * A bound on connections (verbs_max_connections): before another one is made, an idle session is
+ * paused, to be made again when it is needed (BYE pause: session.h).
  *
  * The limit is soft, so it cannot deadlock: if every connection is busy, it is exceeded for a
  * while.  A connection is busy for as long as a program likes, with a rendezvous for which its
@@ -20,21 +16,20 @@
 
 static bool is_ep_idle(const fab_verbs_ep_t *ep)
 {
-    return FAB_VERBS_UP == ep->state && !ep->is_closing && !ep->has_left && 0 == ep->end_by &&
-           NULL == ep->failure && NULL == ep->peer->pending && STAILQ_EMPTY(&ep->ops) &&
-           !fab_verbs_is_answer_due(ep);
+    return fab_verbs_is_up(ep) && !ep->ses.is_closed && NULL == ep->peer->pending &&
+           STAILQ_EMPTY(&ep->ops) && !fab_verbs_is_answer_due(ep);
 }
 
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn)
 {
-    return conn->is_ready && 0 == conn->in_flight && 0 == conn->to_send &&
-           conn->dom->chained != conn && is_ep_idle(conn->ep) && !fab_verbs_tm_is_receiving(conn);
+    return 0 == conn->in_flight && 0 == conn->to_send && conn->dom->chained != conn &&
+           is_ep_idle(conn->ep) && !fab_verbs_tm_is_receiving(conn);
 }
 
 /* Was it used since this was asked last?  Messages note nothing for it: their counts tell. */
 static bool was_used(fab_verbs_conn_t *conn)
 {
-    uint64_t counts = (uint64_t) conn->head << 16 | conn->consumed;
+    uint64_t counts = (uint64_t) conn->head << 32 | conn->ep->ses.consumed;
     bool is_used = counts != conn->last_counts;
 
     conn->last_counts = counts;
@@ -68,13 +63,10 @@ static bool evict(fab_verbs_domain_t *first)
 {
     fab_verbs_conn_t *conn = choose(first);
 
-    if (NULL == conn) {
+    if (NULL == conn || !fab_ses_pause(&conn->ep->ses)) {
         return false;
     }
     fab_counters.verbs_evicted++;
-    conn->is_ready = false;
-    fab_verbs_set_state(conn->ep, FAB_VERBS_EVICTING);
-    fab_verbs_conn_send_control(conn, FAB_VERBS_ID_EVICT);
     return true;
 }
 
@@ -84,7 +76,7 @@ static uint32_t num_in_use(const fab_verbs_domain_t *dom)
     uint32_t num = 0;
 
     TAILQ_FOREACH(conn, &dom->conns, link) {
-        num += NULL != conn->ep && FAB_VERBS_EVICTING != conn->ep->state;
+        num += NULL != conn->ep && FAB_SES_CLOSING != conn->ep->ses.state;
     }
     return num;
 }

@@ -202,7 +202,7 @@ static void add_rail_key(const fab_verbs_ep_t *rail, const void *buf, size_t len
 static void add_rail_keys(const fab_verbs_ep_t *ep, const void *buf, size_t len, fab_rkey_t *rkey)
 {
     for (const fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
-        if (FAB_VERBS_UP == rail->state && NULL == rail->failure) {
+        if (fab_verbs_is_up(rail)) {
             add_rail_key(rail, buf, len, rkey);
         }
     }
@@ -234,7 +234,7 @@ bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, uns
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
 
-    /* before it is started nobody of the job needs it */
+    /* before it is started no process of the job needs it */
     return dom->is_started && expose(dom, &dom->exposed, buf, len, access, rkey);
 }
 

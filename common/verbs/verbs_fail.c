@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers that fail: what they sent before is delivered first, then the fabric hears of it, in
- * progress, where no function of the provider is under way.
+ * What breaks is noted.  What came before is taken first, then the session hears of it, in
+ * progress, where no function of the provider is under way (verbs_move.c).
  */
 #include "verbs/verbs.h"
 
@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep)
+/* ---- noting ------------------------------------------------------------- */
+
+fab_verbs_failure_t *fab_verbs_take_failure(fab_verbs_ep_t *ep)
 {
     fab_verbs_failure_t *failure = ep->failure;
 
@@ -20,79 +22,63 @@ fab_verbs_failure_t *fab_verbs_ep_take_failure(fab_verbs_ep_t *ep)
     return failure;
 }
 
-void fab_verbs_ep_forget_failure(fab_verbs_ep_t *ep)
+void fab_verbs_forget_failure(fab_verbs_ep_t *ep)
 {
-    free(fab_verbs_ep_take_failure(ep));
+    free(fab_verbs_take_failure(ep));
 }
 
-void fab_verbs_ep_defer_failure(fab_verbs_ep_t *ep, int rc, const char *format, ...)
+static void note(fab_verbs_ep_t *ep, fab_verbs_failure_kind_t kind, int rc, const char *why)
 {
-    va_list args;
-
-    if (NULL != ep->failure) {
+    if (NULL != ep->failure && FAB_VERBS_VIA_LOST != ep->failure->kind) {
         return;
     }
+    fab_verbs_forget_failure(ep);
     ep->failure = malloc(sizeof(*ep->failure));
     if (NULL == ep->failure) {
         fab_peer_fail(ep->peer, rc, "It failed; there was no memory to keep the reason.");
         return;
     }
-    va_start(args, format);
-    vsnprintf(ep->failure->why, sizeof(ep->failure->why), format, args);
-    va_end(args);
+    ep->failure->kind = kind;
     ep->failure->rc = rc;
-    ep->failure->is_last = false;
-    ep->failure->is_path = false;
+    ep->failure->pass = ep->dom->pass;
+    snprintf(ep->failure->why, sizeof(ep->failure->why), "%s", why);
     TAILQ_INSERT_TAIL(&ep->dom->failing, ep, failing_link);
-    if (NULL != ep->conn) {
-        ep->conn->is_ready = false;
-    }
 }
 
-void fab_verbs_ep_refused_for_good(fab_verbs_ep_t *ep)
+void fab_verbs_broke(fab_verbs_ep_t *ep, int rc, const char *format, ...)
 {
-    if (NULL != ep->failure) {
-        ep->failure->is_last = true;
-    }
+    char why[384];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    ep->ses.window = 0;
+    note(ep, FAB_VERBS_BROKE, rc, why);
 }
 
-void fab_verbs_ep_path_failed(fab_verbs_ep_t *ep)
+void fab_verbs_via_lost(fab_verbs_ep_t *ep)
 {
-    if (NULL != ep->failure) {
-        ep->failure->is_path = true;
-    }
+    note(ep, FAB_VERBS_VIA_LOST, OPAL_ERR_UNREACH, "It gave up the connection.");
 }
 
-void fab_verbs_ep_fail(fab_verbs_ep_t *ep, const fab_verbs_failure_t *failure)
+void fab_verbs_cannot(fab_ses_t *ses, int rc, const char *why)
 {
-    if (!ep->is_bound && OPAL_ERR_PROC_ABORTED != failure->rc) {
-        fab_peer_cannot_connect(ep->peer, failure->rc, failure->why);
-    } else if (!(ep->has_left && OPAL_ERR_PROC_ABORTED == failure->rc)) {
-        /* else its LEAVE came after its process was found dead: it left in order */
-        fab_peer_fail(ep->peer, failure->rc, failure->why);
-    }
+    note(fab_verbs_ep_of(ses), FAB_VERBS_CANNOT, rc, why);
 }
+
+/* ---- all peers ---------------------------------------------------------- */
 
 void fab_verbs_fail_all(fab_verbs_domain_t *dom, const char *what)
 {
     fab_verbs_ep_t *ep;
 
     LIST_FOREACH(ep, &dom->eps, link) {
-        if (NULL != ep->conn && !ep->has_left) {
-            fab_verbs_ep_defer_failure(
-                ep, OPAL_ERR_COMM_FAILURE,
-                "%s here %s (ibv_devinfo, and the system's log, may say why).", dom->name, what);
+        if (NULL != ep->conn) {
+            fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE,
+                            "%s here %s (ibv_devinfo, and the system's log, may say why).",
+                            dom->name, what);
         }
-    }
-}
-
-void fab_verbs_port_lost(fab_verbs_domain_t *dom)
-{
-    fab_verbs_ep_t *ep;
-
-    fab_verbs_fail_all(dom, "is down");
-    LIST_FOREACH(ep, &dom->eps, link) {
-        fab_verbs_ep_path_failed(ep);
     }
 }
 

@@ -114,6 +114,7 @@ const char *fab_verbs_oob_open(fab_verbs_domain_t *dom)
         .frame_len = sizeof(fab_verbs_frame_t),
         .key = dom->addr.key,
         .timeout_s = FAB_VERBS_TIMEOUT_S,
+        .on_proven = fab_verbs_on_proven,
         .on_frame = fab_verbs_on_frame,
         .on_broken = fab_verbs_on_broken,
         .strangers = &fab_counters.verbs_bad_frames,

@@ -12,6 +12,7 @@
  */
 #include "verbs/verbs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "verbs/verbs_cm.h"
@@ -20,8 +21,9 @@
 
 fab_verbs_addr_t fab_verbs_addr_at(const fab_verbs_addr_t *addr, uint8_t port)
 {
-    fab_verbs_addr_t at = *addr;
+    fab_verbs_addr_t at = {0};
 
+    memcpy(&at, addr, fab_verbs_addr_len(addr));
     if (port > 0) {
         const fab_verbs_port_addr_t *other = &addr->others[port - 1];
         memcpy(at.gid, other->gid, sizeof(at.gid));
@@ -41,6 +43,27 @@ uint16_t fab_verbs_peer_flags(const fab_verbs_ep_t *ep)
     return 0 == ep->remote ? ep->addr.flags : ep->addr.others[ep->remote - 1].flags;
 }
 
+fab_verbs_ep_t *fab_verbs_ep_new(fab_verbs_domain_t *dom, fab_peer_t *peer,
+                                 const fab_verbs_addr_t *addr, uint32_t pair, uint8_t remote)
+{
+    const size_t len = fab_verbs_addr_len(addr);
+    fab_verbs_ep_t *ep = calloc(1, offsetof(fab_verbs_ep_t, addr) + len);
+
+    if (NULL == ep) {
+        return NULL;
+    }
+    ep->peer = peer;
+    ep->dom = dom;
+    ep->is_local = addr->host == dom->first->addr.host;
+    ep->pair = (uint8_t) pair;
+    ep->remote = remote;
+    memcpy(&ep->addr, addr, len);
+    STAILQ_INIT(&ep->ops);
+    fab_ses_init(&ep->ses, &dom->first->ses, peer);
+    LIST_INSERT_HEAD(&dom->eps, ep, link);
+    return ep;
+}
+
 /* ---- flaws -------------------------------------------------------------- */
 
 static const char *layer(uint8_t link_layer)
@@ -50,7 +73,7 @@ static const char *layer(uint8_t link_layer)
 
 /*
  * InfiniBand: subnets with different prefixes may have a router between them, which the probe of a
- * connection finds out; but the default prefix is that of subnets that nobody has configured.
+ * connection finds out; but the default prefix is that of subnets without configuration.
  */
 static const char *subnet_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *own,
                                const fab_verbs_addr_t *addr)

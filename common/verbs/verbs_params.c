@@ -11,7 +11,7 @@
 #include "verbs/verbs_wire.h"
 
 /*
- * "device,device:port,...": a name nobody has is no error, as hosts differ; what no device could
+ * "device,device:port,...": an unknown name is no error, as hosts differ; what no device could
  * have is.
  */
 static bool verbs_is_port_list(const char *list)

@@ -131,7 +131,7 @@ static const char *port_open(fab_verbs_domain_t *dom)
 
     dom->provider = dom->first->provider;
     dom->cm_ops = dom->first->cm_ops;
-    dom->is_standby = true; /* nobody lists receives on it */
+    dom->is_standby = true; /* no receives are listed on it */
     dom->socks = dom->first->socks;
     dom->epoll = dom->first->epoll;
     dom->addr = fab_verbs_addr_at(&dom->first->addr, dom->index);

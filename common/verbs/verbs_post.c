@@ -32,8 +32,8 @@ static bool wants_signal(const fab_verbs_conn_t *conn, const fab_verbs_buf_t *bu
 static __attribute__((noinline)) void conn_refused(fab_verbs_conn_t *conn, int error)
 {
     if (NULL != conn->ep) {
-        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
-                                   conn->dom->name, strerror(error));
+        fab_verbs_broke(conn->ep, OPAL_ERR_UNREACH, "%s refused to send to it: %s.",
+                        conn->dom->name, strerror(error));
     }
 }
 
@@ -50,7 +50,6 @@ static void chain_post(fab_verbs_domain_t *dom)
     if (0 == chain->num) {
         return;
     }
-    fab_counters.verbs_chained += chain->num - 1;
     chain->num = 0;
     chain->bytes = 0;
     error = ibv_post_send(dom->chained->qp, &chain->links[0].wr, &bad);
@@ -176,9 +175,24 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
 
 /* ---- the provider's own messages ---------------------------------------- */
 
-int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
+/* As long as a packet may be on this path: what follows the header means nothing. */
+static int send_try(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh)
 {
-    fab_verbs_tmh_t tmh = {.id = id, .credits = htobe16(conn->consumed)};
+    const fab_verbs_domain_t *dom = conn->dom;
+    uint32_t len = (uint32_t) (conn->probe_len - sizeof(*tmh));
+
+    return fab_verbs_conn_send(conn, wr, tmh, dom->page,
+                               fab_verbs_min(len, conn->ep->peer->eager_max), NULL);
+}
+
+int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id, uint32_t app_ctx)
+{
+    fab_ses_t *ses = NULL != conn->ep ? &conn->ep->ses : NULL;
+    fab_verbs_tmh_t tmh = {
+        .id = id,
+        .credits = htobe16(NULL != ses ? (uint16_t) ses->consumed : conn->credits),
+        .app_ctx = htobe32(app_ctx),
+    };
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
     int rc;
 
@@ -188,9 +202,10 @@ int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id)
     if (FAB_VERBS_ID_CREDIT != id) {
         wr.send_flags = IBV_SEND_SIGNALED;
     }
-    rc = fab_verbs_conn_send(conn, &wr, &tmh, NULL, 0, NULL);
-    if (OPAL_SUCCESS == rc) {
-        conn->advertised = conn->consumed;
+    rc = FAB_VERBS_ID_TRY == id ? send_try(conn, &wr, &tmh)
+                                : fab_verbs_conn_send(conn, &wr, &tmh, NULL, 0, NULL);
+    if (OPAL_SUCCESS == rc && NULL != ses) {
+        fab_ses_told(ses);
     }
     return rc;
 }
@@ -211,47 +226,95 @@ void fab_verbs_conn_unschedule_credits(fab_verbs_conn_t *conn)
     }
 }
 
-void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, uint8_t id)
+/* Does what a READ of the peer's page brings pass, too? */
+static int read_page(fab_verbs_conn_t *conn)
 {
-    if (OPAL_ERR_RESOURCE_BUSY == fab_verbs_conn_send_id(conn, id)) {
-        conn->to_send = id;
+    struct ibv_sge sge = {.addr = (uintptr_t) (conn->dom->page + FAB_VERBS_PACKET),
+                          .length = conn->probe_len,
+                          .lkey = conn->dom->page_mr->lkey};
+    struct ibv_send_wr wr = {
+        .sg_list = &sge, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
+
+    wr.wr.rdma.remote_addr = conn->probe_addr;
+    wr.wr.rdma.rkey = conn->probe_rkey;
+    return conn->reads > 0 ? fab_verbs_conn_post(conn, &wr, NULL, NULL) : OPAL_SUCCESS;
+}
+
+static int send_word(fab_verbs_conn_t *conn, unsigned word)
+{
+    int rc;
+
+    if (FAB_VERBS_WORD_CREDIT == word) {
+        return fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT, 0);
+    }
+    if (FAB_VERBS_WORD_TRY != word) {
+        return fab_verbs_conn_send_id(conn, FAB_VERBS_ID_BYE, word);
+    }
+    rc = fab_verbs_sq_room(conn) < 2 ? OPAL_ERR_RESOURCE_BUSY
+                                     : fab_verbs_conn_send_id(conn, FAB_VERBS_ID_TRY, 0);
+    return OPAL_SUCCESS == rc ? read_page(conn) : rc;
+}
+
+/* What waits, in the order in which it came to be.  False: there is no room. */
+static bool send_words(fab_verbs_conn_t *conn)
+{
+    static const uint8_t order[] = {FAB_VERBS_WORD_TRY, FAB_VERBS_WORD_CREDIT, FAB_SES_BYE_STAY,
+                                    FAB_SES_BYE_PAUSE,  FAB_SES_BYE_CLOSE,     FAB_SES_BYE_LEAVE,
+                                    FAB_SES_BYE_REFUSE};
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]) && 0 != conn->to_send; i++) {
+        const uint8_t bit = (uint8_t) (1u << order[i]);
+        if (0 == (conn->to_send & bit)) {
+            continue;
+        }
+        if (OPAL_ERR_RESOURCE_BUSY == send_word(conn, order[i])) {
+            return false;
+        }
+        conn->to_send &= (uint8_t) ~bit;
+    }
+    return true;
+}
+
+void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, fab_verbs_word_t word)
+{
+    conn->to_send |= (uint8_t) (1u << word);
+    if (!send_words(conn)) {
         fab_verbs_conn_schedule_credits(conn);
     }
 }
 
-/* What begins and ends a connection goes also while no messages do. */
-static bool may_still_send(const fab_verbs_conn_t *conn)
-{
-    return FAB_VERBS_ID_PROBE == conn->to_send ||
-           (NULL != conn->ep && 0 != conn->to_send && FAB_VERBS_EVICTING == conn->ep->state);
-}
-
 /*
- * Send what is due to the peer: CLOSE, CLOSED or LEAVE that found no room before; credits, if
- * enough have come together and no message carried them. False: not possible yet.
+ * Send what is due to the peer: words that found no room before; credits, if enough have come
+ * together, no message carried them, and no BYE was sent.  False: not possible yet.
  */
 static bool conn_return_credits(fab_verbs_conn_t *conn)
 {
-    uint16_t unadvertised = (uint16_t) (conn->consumed - conn->advertised);
+    const fab_verbs_ep_t *ep = conn->ep;
     int rc = OPAL_SUCCESS;
 
-    if (NULL != conn->ep && NULL != conn->ep->main && unadvertised > 0) {
-        fab_verbs_ep_defer_failure(conn->ep->main, OPAL_ERR_COMM_FAILURE,
-                                   "It sent a message over a connection for shares of long ones.");
+    if (NULL != ep && NULL != ep->main && ep->ses.consumed != ep->ses.told) {
+        fab_verbs_broke(ep->main, OPAL_ERR_COMM_FAILURE,
+                        "It sent a message over a connection for shares of long ones.");
         return true;
     }
-    if (conn->is_broken || (NULL != conn->ep && conn->ep->has_left)) {
+    if (conn->is_broken) {
         return true;
     }
-    if (!conn->is_ready && !may_still_send(conn)) {
+    if (!send_words(conn)) {
         return false;
     }
-    if (0 != conn->to_send) {
-        rc = fab_verbs_conn_send_id(conn, conn->to_send);
-        conn->to_send = OPAL_ERR_RESOURCE_BUSY == rc ? conn->to_send : 0;
-    } else if (unadvertised >= (conn->granted + 1) / 2) {
-        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT);
-        fab_counters.credit_messages += OPAL_SUCCESS == rc;
+    for (uint32_t pair = 0; NULL != ep && FAB_SES_UP == ep->ses.state && 0 != conn->rails_to_tell;
+         pair++) {
+        const uint16_t bit = (uint16_t) (1u << pair);
+        if (0 != (conn->rails_to_tell & bit) &&
+            OPAL_ERR_RESOURCE_BUSY ==
+                fab_verbs_conn_send_id(conn, (uint8_t) (FAB_VERBS_ID_RAIL + pair), 0)) {
+            return false;
+        }
+        conn->rails_to_tell &= (uint16_t) ~bit;
+    }
+    if (NULL != ep && FAB_SES_UP == ep->ses.state && fab_verbs_owes_credit(conn)) {
+        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT, 0);
     }
     return OPAL_ERR_RESOURCE_BUSY != rc;
 }

@@ -134,7 +134,7 @@ static int progress(fab_verbs_domain_t *dom)
         }
     }
     if (__builtin_expect(!TAILQ_EMPTY(&dom->failing), 0) && events < FAB_VERBS_BATCH) {
-        events += fab_verbs_move_or_fail(dom); /* all that came before was delivered */
+        events += fab_verbs_settle(dom);
     }
     if (!TAILQ_EMPTY(&dom->rma)) {
         events += fab_verbs_rma_progress(dom);

@@ -99,6 +99,8 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     dom->provider = &fab_verbs_provider;
+    dom->ses = (fab_ses_domain_t){
+        .ops = &fab_verbs_ses_ops, .name = fab->config.name, .window = FAB_VERBS_WINDOW_MAX};
     dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
     dom->is_standby = fab->is_covered;
     *why = open_steps(dom);
@@ -117,21 +119,21 @@ static bool is_drained(const fab_verbs_domain_t *dom)
     const fab_verbs_conn_t *conn;
 
     TAILQ_FOREACH(conn, &dom->conns, link) {
-        bool is_lost = conn->is_broken || (NULL != conn->ep && conn->ep->has_left);
-        if (!is_lost && (conn->head != conn->tail || 0 != conn->to_send)) {
+        if (!conn->is_broken && (conn->head != conn->tail || 0 != conn->to_send)) {
             return false;
         }
     }
     return true;
 }
 
-/* May the device still have to answer a peer?  The peer says by CLOSED or CLOSE that it has all. */
+/* May the device still have to answer a peer?  The peer says by its BYE that it has all. */
 static bool is_answering(const fab_verbs_domain_t *dom)
 {
     const fab_verbs_ep_t *ep;
 
     LIST_FOREACH(ep, &dom->eps, link) {
-        if (ep->is_closing && NULL != ep->conn && ep->conn->has_answered && !ep->conn->is_broken) {
+        if (ep->ses.is_closed && NULL != ep->conn && ep->conn->has_answered &&
+            !ep->conn->is_broken) {
             return true;
         }
     }
@@ -139,8 +141,8 @@ static bool is_answering(const fab_verbs_domain_t *dom)
 }
 
 /*
- * Wait, FAB_VERBS_LINGER_US at most, until the device has answered all rendezvous. Then send LEAVE
- * to all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered: unlike
+ * Wait, FAB_VERBS_LINGER_US at most, until the device has answered all rendezvous. Then say BYE to
+ * all peers and wait, FAB_VERBS_LEAVE_US at most, until what was sent is delivered: unlike
  * shared memory, a queue pair that is destroyed loses what it has not sent yet.
  */
 static void announce_leave(fab_verbs_domain_t *dom)
@@ -153,9 +155,7 @@ static void announce_leave(fab_verbs_domain_t *dom)
     }
     until = fab_now_us() + FAB_VERBS_LEAVE_US;
     LIST_FOREACH(ep, &dom->eps, link) {
-        if (NULL != ep->conn && (ep->conn->is_ready || FAB_VERBS_EVICTING == ep->state)) {
-            fab_verbs_conn_send_control(ep->conn, FAB_VERBS_ID_LEAVE);
-        }
+        (void) fab_ses_leave(&ep->ses);
     }
     while (!dom->is_dead && !is_drained(dom) && fab_now_us() < until) {
         (void) fab_verbs_poll_send(dom);
@@ -164,7 +164,7 @@ static void announce_leave(fab_verbs_domain_t *dom)
 }
 
 /*
- * What was sent before CLOSE is done when that is, which the device reports; what is to be sent
+ * What was sent before BYE is done when that is, which the device reports; what is to be sent
  * again by other ports is not.
  */
 static bool verbs_is_holding(const fab_domain_t *domain)
@@ -201,7 +201,7 @@ static void verbs_close(fab_domain_t *domain)
         return; /* a child made by fork(): all is its parent's */
     }
     LIST_FOREACH(ep, &first->eps, link) {
-        fab_verbs_rails_end(ep); /* first: no LEAVE goes over them */
+        fab_verbs_rails_end(ep); /* first: no BYE goes over them */
     }
     first->is_closed = true;
     for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
@@ -273,7 +273,8 @@ const fab_provider_t fab_verbs_provider = {
     .detach = fab_verbs_detach,
     .drop = fab_verbs_drop,
     .spare = fab_verbs_spare,
-    .is_bound = fab_verbs_is_bound,
+    .asked_by_later = fab_verbs_asked_by_later,
+    .ask_owed = fab_verbs_ask_owed,
     .progress = fab_verbs_progress,
     .expose_any = fab_verbs_expose_any,
     .unexpose_any = fab_verbs_unexpose_any,

@@ -191,13 +191,16 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     const fab_verbs_job_t job = {.conn = conn, .frame = *frame};
     uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
                                             (uint32_t) conn->dom->device.max_qp_init_rd_atom);
+    uint8_t mtu = fab_verbs_addr_at(&frame->addr, conn->remote).mtu;
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         return "It does not have the queue pairs that its address promises.";
     }
     conn->peer_qpn = frame->qpn;
     conn->peer_psn = frame->psn;
-    conn->window = (uint16_t) frame->window;
+    conn->probe_addr = frame->probe_addr;
+    conn->probe_rkey = frame->probe_rkey;
+    conn->probe_len = (uint16_t) (128u << fab_verbs_min(mtu, conn->dom->addr.mtu));
     conn->reads = reads;
     conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "fabric/fab_params.h"
 
@@ -32,7 +33,7 @@ static const char *cq_open(fab_verbs_domain_t *dom)
 
     dom->sq_used_max = fab_verbs_min(max / 2, FAB_VERBS_SQ_USED_MAX);
     dom->send_cq = cq_create(dom, 2 * dom->sq_used_max);
-    /* on standby nobody would use the list: its user looks for one at the start alone */
+    /* on standby the list would not be used: its user looks for one at the start alone */
     if (NULL != dom->send_cq && (dom->is_standby || !fab_verbs_tm_open(dom))) {
         dom->recv_cq = cq_create(dom, fab_verbs_min(fab_params.verbs_buffers, max));
     }
@@ -49,6 +50,33 @@ static const char *send_bufs_open(fab_verbs_domain_t *dom)
     return OPAL_SUCCESS == fab_verbs_pool_grow(&dom->send_pool, FAB_VERBS_CHUNK_BUFS)
                ? NULL
                : fab_verbs_no_bufs(dom, FAB_VERBS_CHUNK_BUFS * dom->send_pool.buf_size);
+}
+
+/* A READ of the first half, into the peer's second, proves that a path takes long packets. */
+static const char *page_open(fab_verbs_domain_t *dom)
+{
+    void *page = mmap(NULL, 2 * FAB_VERBS_PACKET, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (MAP_FAILED == page) {
+        return fab_verbs_no_bufs(dom, 2 * FAB_VERBS_PACKET);
+    }
+    dom->page = page;
+    dom->page_mr = ibv_reg_mr(dom->pd, page, 2 * FAB_VERBS_PACKET,
+                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    return NULL != dom->page_mr ? NULL : fab_verbs_no_bufs(dom, 2 * FAB_VERBS_PACKET);
+}
+
+static void page_close(fab_verbs_domain_t *dom)
+{
+    if (NULL != dom->page_mr) {
+        (void) ibv_dereg_mr(dom->page_mr);
+    }
+    if (NULL != dom->page) {
+        munmap(dom->page, 2 * FAB_VERBS_PACKET);
+    }
+    dom->page_mr = NULL;
+    dom->page = NULL;
 }
 
 /* What was not made is NULL. */
@@ -70,6 +98,7 @@ void fab_verbs_stop(fab_verbs_domain_t *dom)
     fab_verbs_tm_close(dom);
     fab_verbs_pool_fini(&dom->send_pool);
     fab_verbs_pool_fini(&dom->recv_pool);
+    page_close(dom);
 }
 
 const char *fab_verbs_start(fab_verbs_domain_t *dom)
@@ -86,6 +115,7 @@ const char *fab_verbs_start(fab_verbs_domain_t *dom)
     why = cq_open(dom);
     why = NULL == why ? fab_verbs_srq_open(dom) : why;
     why = NULL == why ? send_bufs_open(dom) : why;
+    why = NULL == why ? page_open(dom) : why;
     dom->is_started = NULL == why;
     if (!dom->is_started) {
         fab_verbs_stop(dom);

@@ -10,9 +10,9 @@
  *      rail 1, 2, ...   in the order of verbs_pair.c, those of two further ports that may have a
  *                       share (FAB_VERBS_ADDR_SHARE), neither of which an earlier rail has
  *
- * and either side may ask for the connection (RAIL), which then serves both.  A process that has
+ * and either side may ask for the connection, whose session then serves both.  A process that has
  * it adds to the key of long memory that the peer may read one key for each port of a rail.  So
- * who reads that has the first connection and the rails for which there is a key: each reads a
+ * the reader of that has the first connection and the rails for which there is a key: each reads a
  * share, by the speeds of their ports.
  *
  * A READ can be done again.  What a rail has not read when it fails, its share or what is left of
@@ -37,8 +37,8 @@ enum {
 /* That the peer may have rails now, and this process. */
 static bool may_have(const fab_verbs_ep_t *ep)
 {
-    return 0 == ep->pair && 0 == ep->dom->index && 0 == ep->remote && !ep->is_closing &&
-           !ep->has_left && 0 == ep->end_by && NULL == ep->failure &&
+    return 0 == ep->pair && 0 == ep->dom->index && 0 == ep->remote && !ep->ses.is_closed &&
+           FAB_SES_CLOSING > ep->ses.state && 0 == ep->late_bye && NULL == ep->failure &&
            0 == fab_params.verbs_max_connections;
 }
 
@@ -62,22 +62,15 @@ static bool add_rail(fab_verbs_ep_t *ep, uint32_t pair, uint8_t own, uint8_t rem
 {
     const char *why = "there is not enough memory";
     fab_verbs_domain_t *dom = fab_verbs_port_domain(ep->dom->first, own, &why);
-    fab_verbs_ep_t *rail = NULL != dom ? malloc(sizeof(*rail)) : NULL;
+    fab_verbs_ep_t *rail = NULL != dom ? fab_verbs_ep_new(dom, ep->peer, &ep->addr, pair, remote)
+                                       : NULL;
     fab_verbs_ep_t **end = &ep->rails;
 
     if (NULL == rail) {
         fab_log(ep->dom->fab, 10, "no rail by port %u: %s", own, why);
         return false;
     }
-    *rail = (fab_verbs_ep_t){.peer = ep->peer,
-                             .dom = dom,
-                             .main = ep,
-                             .addr = ep->addr,
-                             .is_local = ep->is_local,
-                             .pair = (uint8_t) pair,
-                             .remote = remote};
-    STAILQ_INIT(&rail->ops);
-    LIST_INSERT_HEAD(&dom->eps, rail, link);
+    rail->main = ep;
     while (NULL != *end) {
         end = &(*end)->next_rail;
     }
@@ -122,8 +115,7 @@ static uint32_t speed_by(const fab_verbs_ep_t *ep)
 /* A rail that is up, and for which there is a key. */
 static bool can_share(const fab_verbs_ep_t *rail, const fab_rkey_t *rkey)
 {
-    return FAB_VERBS_UP == rail->state && NULL == rail->failure && rail->conn->is_ready &&
-           fab_verbs_has_rail_key(rkey, rail->remote);
+    return fab_verbs_is_up(rail) && fab_verbs_has_rail_key(rkey, rail->remote);
 }
 
 /* The last len bytes of what the operation has.  False: they stay with it. */
@@ -160,12 +152,14 @@ void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
     const fab_rkey_t *rkey = &op->rma->rkey;
     uint32_t all = speed_by(ep);
 
-    if (!may_have(ep) || FAB_VERBS_UP != ep->state) {
+    if (!may_have(ep) || !fab_verbs_is_up(ep)) {
         return;
     }
     make_rails(ep);
     for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
-        fab_verbs_connect(rail);
+        if (FAB_SES_KNOWN == rail->ses.state && !rail->has_failed) {
+            fab_ses_want(&rail->ses);
+        }
         all += can_share(rail, rkey) ? speed_by(rail) : 0;
     }
     for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
@@ -184,7 +178,7 @@ static fab_verbs_ep_t *find(const fab_verbs_ep_t *ep, uint32_t pair)
     while (NULL != rail && rail->pair != pair) {
         rail = rail->next_rail;
     }
-    return NULL != rail && !rail->has_left && NULL == rail->failure ? rail : NULL;
+    return NULL != rail && !rail->has_failed && NULL == rail->failure ? rail : NULL;
 }
 
 fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair)
@@ -212,8 +206,7 @@ static void give_back(fab_verbs_ep_t *rail)
     }
 }
 
-/* False: what is in flight has not ended yet. */
-static bool stop(fab_verbs_ep_t *rail, uint64_t now)
+bool fab_verbs_rail_stop(fab_verbs_ep_t *rail, uint64_t now)
 {
     if (NULL != rail->conn && !fab_verbs_conn_drain(rail->conn, now)) {
         return false;
@@ -222,35 +215,23 @@ static bool stop(fab_verbs_ep_t *rail, uint64_t now)
         fab_verbs_conn_destroy(rail->conn, OPAL_ERR_UNREACH);
     }
     give_back(rail);
-    fab_verbs_connect_cancel(rail);
     return true;
 }
 
-/* False: there is no room for that now. */
-static bool tell(const fab_verbs_ep_t *rail)
+void fab_verbs_rail_failed(fab_verbs_ep_t *rail, const char *why)
 {
     const fab_verbs_ep_t *ep = rail->main;
 
-    return FAB_VERBS_UP != ep->state || NULL != ep->failure || ep->has_left ||
-           OPAL_ERR_RESOURCE_BUSY !=
-               fab_verbs_conn_send_id(ep->conn, (uint8_t) (FAB_VERBS_ID_RAIL + rail->pair));
-}
-
-bool fab_verbs_rail_fail(fab_verbs_ep_t *rail, uint64_t now)
-{
-    fab_verbs_failure_t *failure;
-
-    if (!stop(rail, now) || !tell(rail)) {
-        return false;
+    rail->has_failed = true;
+    give_back(rail);
+    if (fab_verbs_is_up(ep)) {
+        ep->conn->rails_to_tell |= (uint16_t) (1u << rail->pair);
+        fab_verbs_conn_schedule_credits(ep->conn);
     }
-    rail->has_left = true;
-    failure = fab_verbs_ep_take_failure(rail);
     fab_counters.verbs_rail_failed++;
     fab_log(rail->dom->fab, 1,
             "process 0x%llx: %s here and its port %u read no more shares of long messages: %s",
-            (unsigned long long) rail->peer->name, rail->dom->name, rail->remote, failure->why);
-    free(failure);
-    return true;
+            (unsigned long long) rail->peer->name, rail->dom->name, rail->remote, why);
 }
 
 void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair)
@@ -258,16 +239,19 @@ void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair)
     fab_verbs_ep_t *rail = find(ep, pair);
 
     if (NULL != rail) {
-        fab_verbs_ep_defer_failure(rail, OPAL_ERR_UNREACH, "it failed for the peer.");
+        fab_verbs_broke(rail, OPAL_ERR_UNREACH, "it failed for the peer.");
     }
 }
 
+/* Its session ends with the peer's, without a word of its own. */
 static void rail_free(fab_verbs_ep_t *rail)
 {
     give_back(rail);
+    rail->ses.is_broken = true;
+    fab_ses_drop(&rail->ses);
     fab_verbs_connect_cancel(rail);
     fab_verbs_conn_release(rail);
-    fab_verbs_ep_forget_failure(rail);
+    fab_ses_fini(&rail->ses);
     LIST_REMOVE(rail, link);
     free(rail);
 }
@@ -287,7 +271,7 @@ bool fab_verbs_rails_drain(fab_verbs_ep_t *ep, uint64_t now)
     bool is_over = true;
 
     for (fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
-        is_over = stop(rail, now) && is_over;
+        is_over = fab_verbs_rail_stop(rail, now) && is_over;
     }
     if (is_over) {
         fab_verbs_rails_end(ep);

@@ -17,14 +17,12 @@ static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char
     fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
-/* The sender has taken this many of our messages. False: more than were sent. */
+/* The sender has taken this many of our messages, modulo 2^16. False: more than were sent. */
 static bool credit_count(fab_verbs_conn_t *conn, uint16_t taken)
 {
-    if ((uint16_t) (taken - conn->taken) > (uint16_t) (conn->sent - conn->taken)) {
-        return false;
-    }
-    conn->taken = taken;
-    return true;
+    fab_ses_t *ses = &conn->ep->ses;
+
+    return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
 }
 
 static bool take_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
@@ -35,7 +33,7 @@ static bool take_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
 
 static inline void fab_verbs_credit_return(fab_verbs_conn_t *conn)
 {
-    if ((uint16_t) (conn->consumed - conn->advertised) >= (conn->granted + 1) / 2) {
+    if (__builtin_expect(fab_verbs_owes_credit(conn), 0)) {
         fab_verbs_conn_schedule_credits(conn);
     }
 }
@@ -48,6 +46,13 @@ static inline uint8_t fab_verbs_id(const fab_verbs_tmh_t *tmh)
     return is_in_id ? tmh->id : tmh->opcode;
 }
 
+/* A message of a user's. */
+static inline void took(fab_verbs_ep_t *ep)
+{
+    ep->ses.consumed++;
+    ep->ses.is_used = true;
+}
+
 /* A message of the fabric's. */
 static void deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const void *data,
                     size_t len)
@@ -55,7 +60,7 @@ static void deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const vo
     fab_verbs_domain_t *dom = conn->dom;
     fab_rndv_t rndv;
 
-    conn->consumed++;
+    took(conn->ep);
     if (FAB_AM_RNDV == tmh->opcode && NULL != conn->tm_qp) {
         if (sizeof(fab_verbs_rvh_t) != len) {
             bad_message(conn->ep, "rendezvous: length of the request");
@@ -92,13 +97,24 @@ static bool id_is_known(const fab_verbs_tmh_t *tmh)
         return tmh->opcode <= FAB_AM_EAGER;
     }
     return tmh->id < FAB_AM_MAX ||
-           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id < FAB_VERBS_ID_RAIL + FAB_VERBS_PAIRS);
+           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_TRY) ||
+           (tmh->id >= FAB_VERBS_ID_RAIL && tmh->id < FAB_VERBS_ID_RAIL + FAB_VERBS_PAIRS);
 }
 
-/* It says that this direction carries packets; whether the sender hears so, READY tells. */
-static bool is_probe(const fab_verbs_tmh_t *tmh)
+/* This direction carries packets; whether the sender hears so, its first word tells. */
+static bool is_try(const fab_verbs_tmh_t *tmh)
 {
-    return FAB_AM_NO_TAG == tmh->opcode && FAB_VERBS_ID_PROBE == tmh->id;
+    return FAB_AM_NO_TAG == tmh->opcode && FAB_VERBS_ID_TRY == tmh->id;
+}
+
+/* The session is not up yet, or ends.  False: nothing may come now. */
+static __attribute__((noinline)) bool may_come(fab_verbs_ep_t *ep, const fab_verbs_tmh_t *tmh)
+{
+    if (FAB_SES_ASKED == ep->ses.state && is_try(tmh)) {
+        return true;
+    }
+    fab_ses_first(&ep->ses);
+    return FAB_SES_UP == ep->ses.state || FAB_SES_CLOSING == ep->ses.state;
 }
 
 static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t len)
@@ -111,15 +127,14 @@ static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t le
         return;
     }
     memcpy(&tmh, data, sizeof(tmh));
-    if (__builtin_expect(FAB_VERBS_ANSWERED == ep->state, 0) && !is_probe(&tmh)) {
-        fab_verbs_connect_done(ep); /* who sends is ready */
-    }
     if (!id_is_known(&tmh)) {
         bad_message(ep, "there is no such id");
+    } else if (__builtin_expect(FAB_SES_UP != ep->ses.state, 0) && !may_come(ep, &tmh)) {
+        bad_message(ep, "there is no session that it belongs to");
     } else if (!take_credit(conn, &tmh)) {
         bad_message(ep, "it takes credit for more than was sent");
     } else if (FAB_AM_NO_TAG == tmh.opcode && tmh.id >= FAB_VERBS_ID_CREDIT) {
-        fab_verbs_ep_on_control(ep, tmh.id);
+        fab_verbs_ep_on_control(ep, tmh.id, be32toh(tmh.app_ctx));
     } else {
         deliver(conn, &tmh, data + sizeof(tmh), len - sizeof(tmh));
     }
@@ -145,19 +160,19 @@ void fab_verbs_on_recv(fab_verbs_domain_t *dom, const struct ibv_wc *wc)
         } else if (__builtin_expect(IBV_WC_SUCCESS == wc->status, 1)) {
             arrived(conn, buf->data, wc->byte_len);
         } else if (IBV_WC_WR_FLUSH_ERR != wc->status) {
-            fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
-                                       "A message from it could not be received (%s: %s).",
-                                       dom->name, ibv_wc_status_str(wc->status));
+            fab_verbs_broke(conn->ep, OPAL_ERR_COMM_FAILURE,
+                            "A message from it could not be received (%s: %s).", dom->name,
+                            ibv_wc_status_str(wc->status));
         }
     }
 }
 
 void fab_verbs_on_matched(fab_verbs_conn_t *conn)
 {
-    if (FAB_VERBS_ANSWERED == conn->ep->state) {
-        fab_verbs_connect_done(conn->ep);
+    if (__builtin_expect(FAB_SES_UP != conn->ep->ses.state, 0)) {
+        fab_ses_first(&conn->ep->ses);
     }
-    conn->consumed++;
+    took(conn->ep);
     fab_verbs_credit_return(conn);
 }
 

@@ -9,7 +9,7 @@
  *      submit ──> todo ──thread──> done ──poll──> the connection goes on (fab_verbs_cm_ops_t)
  *
  * The thread touches the job and its connection's QPs alone; a connection is not destroyed while
- * its job is on the way.  InfiniBand needs no thread: the kernel asks nobody.
+ * its job is on the way.  InfiniBand needs no thread: the kernel asks no other port.
  *
  * Lock order: the fabric's, then the
  * resolver's, which is held for moments only.
@@ -34,7 +34,7 @@ struct fab_verbs_resolver {
     fab_verbs_jobs_t todo;
     fab_verbs_jobs_t done;
     bool is_stopping;
-    int fd; /* readable: done is not empty; -1: nobody sleeps */
+    int fd; /* readable: done is not empty; -1: no thread sleeps */
 };
 
 /* ---- the thread --------------------------------------------------------- */

@@ -36,6 +36,7 @@ static int op_step(fab_verbs_conn_t *conn, fab_verbs_op_t *op)
         op->posted += len;
         op->in_flight++;
         conn->in_flight++;
+        conn->ep->ses.is_used = NULL == conn->ep->main; /* what a rail reads can be read again */
     }
     return rc;
 }
@@ -46,7 +47,7 @@ static bool can_post(const fab_verbs_ep_t *ep)
 {
     const fab_verbs_conn_t *conn = ep->conn;
 
-    return !STAILQ_EMPTY(&ep->ops) && NULL != conn && conn->is_ready &&
+    return !STAILQ_EMPTY(&ep->ops) && NULL != conn && fab_verbs_is_up(ep) && !conn->is_broken &&
            conn->in_flight < conn->max_in_flight &&
            fab_verbs_sq_room(conn) > FAB_VERBS_SQ_RESERVED &&
            ep->dom->sq_used < ep->dom->sq_used_max;
@@ -85,8 +86,8 @@ int fab_verbs_rma_progress(fab_verbs_domain_t *dom)
             continue;
         }
         fab_verbs_ops_list(ep);
-        if (FAB_VERBS_IDLE == ep->state) {
-            fab_verbs_connect(ep);
+        if (FAB_SES_KNOWN == ep->ses.state) {
+            fab_ses_want(&ep->ses);
         }
         if (0 == STAILQ_FIRST(&ep->ops)->rma->len) {
             /* may close the peer: ep is not used any more */
@@ -117,7 +118,7 @@ int fab_verbs_rma(fab_rma_t *rma)
     fab_verbs_op_t *op;
     fab_reg_t *reg = NULL;
 
-    if (ep->has_left) {
+    if (FAB_SES_GONE == ep->ses.state) {
         fab_peer_fail(rma->peer, OPAL_ERR_UNREACH, "It has left: its memory cannot be reached.");
         return OPAL_ERR_UNREACH;
     }

@@ -113,7 +113,7 @@ static bool is_port_1_up(const fab_verbs_domain_t *dom)
 }
 
 /*
- * Does it what it says?  What firmware does with tags nobody tests, so this process does, with
+ * Does it what it says?  Firmware's matching is tested nowhere else, so this process tests it, with
  * verbs_tm auto.  NULL, or what is wrong; a device that fails in rendezvous alone is used without.
  */
 static const char *tm_try(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
@@ -303,7 +303,6 @@ static int tm_add(fab_verbs_domain_t *dom, const fab_tm_cmd_t *cmd)
     }
     recv->handle = wr.tm.handle;
     recv->place = place;
-    fab_counters.verbs_tm_listed++;
     return FAB_TM_POSTED;
 }
 

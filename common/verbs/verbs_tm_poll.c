@@ -62,7 +62,7 @@ static fab_tm_kind_t tm_kind(const fab_tm_recv_t *recv, const fab_verbs_tm_wc_t 
         if (tm_is_left(recv, match)) {
             return FAB_TM_RNDV;
         }
-        /* if it broke off, so has the connection, and nobody answers */
+        /* if it broke off, so has the connection, and no answer comes */
         return place->is_left && NULL != place->reg ? tm_again() : FAB_TM_LOST;
     }
     if (0 == (wc->flags & IBV_WC_WITH_IMM)) {
@@ -97,13 +97,13 @@ static void tm_account(fab_verbs_domain_t *dom, fab_verbs_conn_t *conn, const fa
         fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
     }
     if (match->is_last && FAB_TM_LOST == match->kind) {
-        fab_verbs_ep_defer_failure(conn->ep, OPAL_ERR_COMM_FAILURE,
-                                   "A message from it was lost (%s).", dom->name);
+        fab_verbs_broke(conn->ep, OPAL_ERR_COMM_FAILURE, "A message from it was lost (%s).",
+                        dom->name);
     }
 }
 
 /*
- * The connection of the sender. At the first completion the tag says who that is: the number of the
+ * The connection of the sender. At the first completion the tag says which one: the number of the
  * queue pair may be another's. At the second it is known. NULL: unknown, or gone.
  */
 static fab_verbs_conn_t *tm_conn(const fab_verbs_tm_t *tm, const fab_tm_recv_t *recv,
@@ -149,7 +149,6 @@ static inline bool tm_eager(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc
     match.data = NULL != place->reg ? NULL : place->data;
     match.hdr = fab_hdr(FAB_AM_EAGER, wc->tag, wc->priv);
     match.peer = conn->ep->peer;
-    fab_counters.verbs_tm_matched++;
     fab_verbs_on_matched(conn);
     fab_verbs_take_credits(conn, (uint16_t) (wc->imm & FAB_VERBS_IMM_CREDITS));
     *is_possible = tm->user->matched(tm->ctx, recv, &match);
@@ -182,7 +181,6 @@ tm_matched_any(fab_verbs_domain_t *dom, const fab_verbs_tm_wc_t *wc, fab_tm_recv
         match.kind = tm_kind(recv, wc, &match);
         /* what broke off need not say what it was */
         match.is_first = match.is_first && FAB_TM_LOST != match.kind;
-        fab_counters.verbs_tm_matched++;
     }
     if (has_peer) {
         tm_account(dom, conn, &match, wc);

@@ -20,7 +20,7 @@
 
 enum {
     TRY_TAGS = 8,       /* at most, as the device may have fewer; one receive at a time is listed */
-    TRY_OPS = 16,       /* likewise */
+    TRY_OPS = 16,       /* list operations at most, too */
     TRY_BUFS = 64,      /* more than the 33 without which mlx5's TM-SRQ does nothing */
     TRY_BUF = 256,      /* bytes of each: no unexpected message is longer */
     TRY_LONG = 3 << 12, /* bytes of a message of several packets, whatever the MTU */

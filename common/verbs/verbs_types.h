@@ -13,7 +13,8 @@
  *
  *      fab_peer_t ── ep ── conn ── QP ──┬── send CQ     one for all connections
  *                     │                 └── receive CQ ── SRQ ── receive buffers, one pool
- *                     ├── sock      connection set-up, while it lasts (verbs_oob.c)
+ *                     ├── ses       the session, whose path the connection is (session.h)
+ *                     ├── sock      its HELLO's, while that is needed (verbs_oob.c)
  *                     ├── ops       get and put, in the order in which they were asked for
  *                     └── exposed   memory that the peer may reach
  *
@@ -29,6 +30,7 @@
 #include <infiniband/verbs.h>
 
 #include "fabric/fab_provider.h"
+#include "session/session.h"
 #include "sock/sock.h"
 #include "verbs/verbs_pool.h"
 #include "verbs/verbs_reg.h"
@@ -53,7 +55,8 @@ typedef LIST_HEAD(fab_verbs_ep_list, fab_verbs_ep) fab_verbs_ep_list_t;
 typedef TAILQ_HEAD(fab_verbs_ep_queue, fab_verbs_ep) fab_verbs_ep_queue_t;
 
 enum {
-    FAB_VERBS_BATCH = 32, /* completions per poll: one call, and other work waits for no more */
+    FAB_VERBS_PACKET = 4096, /* bytes of the longest packet of a device */
+    FAB_VERBS_BATCH = 32,    /* completions per poll: one call, and other work waits for no more */
     /* bytes from which on data is divided over rails (verbs_rails.c): 0.1 ms at 100 Gbit/s */
     FAB_VERBS_RAIL_MIN = 1 << 20,
     /* receive buffers for what devices answer to requests (FIN), which no window limits */
@@ -154,7 +157,7 @@ struct fab_verbs_conn {
     uint32_t peer_qpn; /* once connected */
     uint32_t peer_psn;
     fab_verbs_job_t *job;  /* connects its QPs (verbs_resolve.c); NULL: none does */
-    uint64_t linger_until; /* us */
+    uint64_t linger_until; /* us; UINT64_MAX: the peer waits for all that is under way */
     uint64_t drain_until;  /* us; 0: not draining */
     uint32_t drained_at;   /* dom->empty_polls when the last QP had ended */
 
@@ -169,52 +172,54 @@ struct fab_verbs_conn {
     uint32_t max_inline;
     uint64_t last_counts; /* what verbs_evict.c saw when it looked last */
 
-    /* flow control, all counts modulo 2^16 */
-    uint16_t sent;       /* messages */
-    uint16_t taken;      /* of these, how many the peer has received, by its last credits */
-    uint16_t window;     /* that the peer grants */
-    uint16_t consumed;   /* messages from the peer */
-    uint16_t advertised; /* of these, how many the credits sent so far cover */
-    uint16_t granted;    /* to the peer */
+    uint64_t probe_addr; /* of the peer, which a READ proves the path with */
+    uint32_t probe_rkey;
+    uint16_t probe_len; /* bytes that a packet has at most on this path */
+    uint16_t granted;   /* to the peer: messages of the session's window */
+    uint16_t credits;   /* lingers: those of the session that was */
 
     uint8_t remote;        /* the peer's port */
     uint8_t reads;         /* READs that the peer serves at a time */
     uint8_t max_in_flight; /* READs and WRITEs */
     uint8_t in_flight;
-    uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
-    bool is_to_tm;     /* the peer's device matches tags */
-    bool is_ready;     /* the peer's QP receives */
-    bool is_broken;    /* a work request failed */
-    uint8_t broken_by; /* enum ibv_wc_status of that */
-    bool has_answered; /* the device has done a rendezvous: it answers the sender */
-    bool is_due;       /* in dom->due */
-    uint8_t to_send;   /* FAB_VERBS_ID_* other than CREDIT that found no room; 0: none */
+    uint8_t num_ended;      /* QPs that take no more receives: LAST_WQE_REACHED */
+    bool is_to_tm;          /* the peer's device matches tags */
+    bool is_broken;         /* a work request failed */
+    uint8_t broken_by;      /* enum ibv_wc_status of that */
+    bool has_answered;      /* the device has done a rendezvous: it answers the sender */
+    bool is_due;            /* in dom->due */
+    uint8_t to_send;        /* bits 1 << fab_verbs_word_t: what found no room */
+    uint16_t rails_to_tell; /* bits 1 << pair: rails that have failed here */
 
     /* iWARP (verbs_cm_rdma.c) */
     struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
     bool is_cm_begun;         /* this side has tried to connect the QP */
     bool is_cm_asked;         /* the peer was asked, and the kernel waits for its answer */
-    bool is_cm_waiting;       /* that failed, and will be tried again */
+    bool is_cm_waiting;       /* that failed, and will be looked at again */
     bool is_cm_up;            /* it is connected */
     uint8_t num_cm_ports;     /* attempts of this side that found their own port in use */
 
     fab_verbs_wqe_t sq[]; /* sq_depth */
 };
 
+/* The provider's own messages that may wait for room: bit n of conn->to_send. */
+typedef enum fab_verbs_word {
+    FAB_VERBS_WORD_TRY = FAB_SES_BYE_NONE, /* the others of fab_ses_bye_t: BYE of this kind */
+    FAB_VERBS_WORD_CREDIT = FAB_SES_BYES,  /* the asking side's first word */
+} fab_verbs_word_t;
+
 /* ---- endpoints ---------------------------------------------------------- */
 
-typedef enum fab_verbs_state {
-    FAB_VERBS_IDLE = 0,     /* no connection */
-    FAB_VERBS_WAITING = 1,  /* in dom->waiting: will connect when its turn comes */
-    FAB_VERBS_ASKING = 2,   /* active side: HELLO sent or about to be; conn has a QP */
-    FAB_VERBS_ANSWERED = 3, /* passive side: REPLY sent; may not send before READY */
-    FAB_VERBS_UP = 4,       /* may send */
-    FAB_VERBS_PROBING = 5,  /* active side: REPLY came; does a packet pass? In dom->probing */
-    FAB_VERBS_EVICTING = 6, /* has sent EVICT: takes messages, and sends none */
-    /* the kernel makes the QPs ready to receive, which may take long (conn->job) */
-    FAB_VERBS_REPLIED = 7,   /* active side: REPLY came */
-    FAB_VERBS_ANSWERING = 8, /* passive side: HELLO came */
-} fab_verbs_state_t;
+/* How far the making of a session's path, its connection, is: beside the session's state. */
+typedef enum fab_verbs_path {
+    FAB_VERBS_NO_PATH = 0,
+    FAB_VERBS_WAITING = 1, /* ASKING: in dom->waiting, will say HELLO when its turn comes */
+    FAB_VERBS_ASKING = 2,  /* ASKING: HELLO is on its way */
+    /* TRYING, ASKED: the kernel connects the QPs, which may take long (conn->job, or rdma_cm) */
+    FAB_VERBS_OPENING = 3,
+    FAB_VERBS_PROBING = 4, /* TRYING: does a packet pass?  In dom->probing */
+    FAB_VERBS_OPEN = 5,
+} fab_verbs_path_t;
 
 struct fab_verbs_ep {
     fab_peer_t *peer;
@@ -223,10 +228,9 @@ struct fab_verbs_ep {
     fab_verbs_ep_t *main;
     fab_verbs_ep_t *rails;     /* the first of those that it has; NULL: none */
     fab_verbs_ep_t *next_rail; /* of the same; NULL: none */
-    fab_verbs_conn_t *conn;    /* from ASKING or ANSWERED on */
-    fab_sock_t *sock;          /* ASKING, REPLIED, PROBING; ANSWERING, ANSWERED */
-    /* socket of the peer's HELLO, set aside: both connect, and this process has precedence */
-    fab_sock_t *parked;
+    fab_ses_t ses;
+    fab_verbs_conn_t *conn;    /* the session's path; from FAB_VERBS_ASKING on */
+    fab_sock_t *sock;          /* of HELLO, own or answered, until the asked side is up */
     fab_verbs_buf_t *reserved; /* by fab_reserve(); NULL: none */
     fab_verbs_op_queue_t ops;  /* not yet posted in full */
     fab_verbs_exposed_list_t exposed;
@@ -234,23 +238,21 @@ struct fab_verbs_ep {
     TAILQ_ENTRY(fab_verbs_ep) rma_link;     /* in dom->rma */
     TAILQ_ENTRY(fab_verbs_ep) failing_link; /* in dom->failing */
     LIST_ENTRY(fab_verbs_ep) link;          /* in dom->eps */
-    fab_verbs_state_t state;
-    bool is_bound;   /* a connection is up, or was and has not ended in order */
+    fab_verbs_path_t path;
     void *spare;     /* the fabric's: fab_provider_t.spare */
     bool is_in_rma;  /* stands in dom->rma */
     bool has_rails;  /* those that there can be were made */
-    bool is_closing; /* this process closed the peer */
-    bool has_left;   /* the peer takes nothing any more; a rail: it failed */
-    /*
-     * us: the peer closed the connection, or left; until then its device may have answers under way
-     */
-    uint64_t end_by; /* 0: it did not */
-    /* why it fails, when all that it sent is delivered: in dom->failing; NULL: it does not */
+    bool has_failed; /* a rail: it is not used any more */
+    bool is_refused; /* this process: other ports are not tried */
+    /* the peer's BYE, which waits until its device has answered; 0: none */
+    uint8_t late_bye;
+    uint64_t end_by; /* us: no longer; 0: none */
+    /* what is to be done when all that came before is taken: in dom->failing; NULL: nothing */
     struct fab_verbs_failure *failure;
-    bool is_local;  /* on this host: its pid means something */
-    uint8_t pair;   /* of ports, that is used or will be (verbs_pair.c) */
-    uint8_t remote; /* the peer's of these; dom is this process's */
-    fab_verbs_addr_t addr;
+    bool is_local;         /* on this host: its pid means something */
+    uint8_t pair;          /* of ports, that is used or will be (verbs_pair.c) */
+    uint8_t remote;        /* the peer's of these; dom is this process's */
+    fab_verbs_addr_t addr; /* at the end: fab_verbs_addr_len() bytes of it are there */
 };
 
 /* ---- the domain: one port of one device, with all that is open on it ---- */
@@ -296,7 +298,7 @@ struct fab_verbs_domain {
     fab_verbs_conn_list_t lingering;
     fab_verbs_ep_queue_t rma; /* with operations to post */
     uint32_t num_rma;
-    fab_verbs_ep_queue_t failing; /* when all that they sent is delivered */
+    fab_verbs_ep_queue_t failing; /* when all that came is taken */
 
     /* device */
     struct ibv_context *ctx;
@@ -331,18 +333,25 @@ struct fab_verbs_domain {
     fab_verbs_pool_t recv_pool;
     fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
     uint32_t max_recv_bufs;
+    /*
+     * FAB_VERBS_PACKET bytes that peers read once, and nothing writes, and as many that the peers'
+     * are read into; NULL: none
+     */
+    char *page;
+    struct ibv_mr *page_mr;
     fab_regs_t *regs;
     fab_verbs_exposed_list_t exposed; /* memory that any peer may reach */
     bool is_memlock_logged;
 
     /* connecting */
+    fab_ses_domain_t ses;           /* the first's */
     fab_sock_set_t *socks;          /* for connection set-up */
     int epoll;                      /* of socks, and of the device's events; -1: none */
     fab_verbs_resolver_t *resolver; /* NULL: it was not needed */
     const fab_verbs_cm_ops_t *cm_ops;
     fab_verbs_cm_t *cm; /* of rdma_cm */
     uint32_t num_asking;
-    uint32_t num_ending; /* endpoints with an end_by */
+    uint32_t num_ending; /* endpoints with a late_bye */
     fab_verbs_ep_queue_t waiting;
     fab_verbs_ep_queue_t probing;
     uint64_t next_oob;  /* us */
@@ -354,10 +363,15 @@ struct fab_verbs_domain {
     fab_verbs_chain_t chain;
 };
 
-/* It has a connection on which messages come. */
-static inline bool fab_verbs_is_connected(const fab_verbs_ep_t *ep)
+static inline fab_verbs_ep_t *fab_verbs_ep_of(fab_ses_t *ses)
 {
-    return FAB_VERBS_UP == ep->state || FAB_VERBS_EVICTING == ep->state;
+    return (fab_verbs_ep_t *) (void *) ((char *) ses - offsetof(fab_verbs_ep_t, ses));
+}
+
+/* Messages, READs and WRITEs may go. */
+static inline bool fab_verbs_is_up(const fab_verbs_ep_t *ep)
+{
+    return FAB_SES_UP == ep->ses.state && NULL == ep->failure && 0 == ep->late_bye;
 }
 
 /* The kernel is still connecting its QPs: to destroy them waits for that. */

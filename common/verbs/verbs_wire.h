@@ -21,21 +21,22 @@
  * connected to the other's queue pair without send queue (a device does rendezvous only on such),
  * and receives on it the other device's FINs, which do not count against the credits.
  *
- * Connection set-up. Three frames over a connection as sock_wire.h describes, all of the same size:
+ * Sessions (session_wire.h).  HELLO, WELCOME and REFUSE are frames, all of the same size, over a
+ * connection as sock_wire.h describes; CREDIT, BYE and TRY are messages on the QP.
  *
- *      active side                                       passive side
- *      HELLO {name, address, qpn, psn, window} ->        makes its QP(s) ready to receive and send
- *                                              <- REPLY  {the same of its own}, or REFUSE {status}
+ *      asking side                                       asked side
+ *      HELLO {address, qpn, psn, window}    ->           makes its QP(s) ready to receive and send
+ *                                           <- WELCOME   {the same of its own}, or REFUSE
  *      QP ready to receive and to send
- *      PROBE, a message on the QP, is acknowledged
- *      READY                                   ->        may send now; the stream is closed
+ *      TRY and a READ of probe_addr, as long as a packet may be, are acknowledged
+ *      CREDIT, on the QP                    ->           may send now, closes the stream
  *
- * A path that takes no packets is found by the probe, before a message of a user is on it: the
- * stream is closed instead of READY, and the peer is reached in another way.  iWARP, whose
- * connections are made by packets, has no probe.
+ * A path that takes no packets, or no long ones, is found by these two, before a message of a user
+ * is on it: the stream is closed, and the peer is reached in another way.  iWARP, whose connections
+ * are made by packets, has no TRY.
  *
- * A connection for shares of long data, by further ports of both (verbs_rails.c), is made in the
- * same way, with RAIL in place of HELLO.  No messages but PROBE go over it.
+ * A connection for shares of long data, by further ports of both (verbs_rails.c), is a session of
+ * its own, whose HELLO has is_rail.  No messages but TRY and CREDIT go over it.
  *
  * Address and frames are in the byte order of the host, which the fabric's address has checked.
  */
@@ -46,11 +47,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "session/session_wire.h"
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 17
+#define FAB_VERBS_VERSION 18
 
 enum {
     FAB_VERBS_IPS = 8,                                   /* IP addresses in a process's address */
@@ -64,17 +66,10 @@ enum {
 /* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
 enum {
     FAB_VERBS_ID_CREDIT = 128, /* nothing but the credits in the header */
-    FAB_VERBS_ID_CLOSE = 129,  /* the sender sends no more here and asks for the connection's end */
-    FAB_VERBS_ID_CLOSED = 130, /* agreed: the last message on this connection */
-    /* the sender takes no more messages: its process leaves, or refused this one */
-    FAB_VERBS_ID_LEAVE = 131,
-    FAB_VERBS_ID_PROBE = 132, /* the first: does a packet pass? */
-    /* verbs_end.h */
-    FAB_VERBS_ID_EVICT = 133,   /* the sender wants to give up the connection, which is idle */
-    FAB_VERBS_ID_EVICTED = 134, /* agreed: the last message on this connection */
-    FAB_VERBS_ID_STAY = 135,    /* not agreed */
+    FAB_VERBS_ID_BYE = 129,    /* app_ctx: fab_ses_bye_t */
+    FAB_VERBS_ID_TRY = 130,    /* the first: does a packet pass?  The payload means nothing */
     /* and the number of its pair of ports: the sender does not use this rail any more */
-    FAB_VERBS_ID_RAIL = 136,
+    FAB_VERBS_ID_RAIL = 144,
 };
 
 typedef struct fab_verbs_tmh {
@@ -155,10 +150,9 @@ typedef struct fab_verbs_addr {
     uint32_t pid;
     uint64_t host; /* fab_host_identity(): pid means something only there */
     uint64_t start_time;
-    uint8_t key[FAB_SOCK_KEY];        /* of connection set-up */
-    fab_sock_ip_t ips[FAB_VERBS_IPS]; /* where it listens, the best first */
-    uint16_t flags;                   /* FAB_VERBS_ADDR_* */
-    uint16_t cm_port;                 /* iWARP: rdma_cm's */
+    uint8_t key[FAB_SOCK_KEY]; /* of connection set-up */
+    uint16_t flags;            /* FAB_VERBS_ADDR_* */
+    uint16_t cm_port;          /* iWARP: rdma_cm's */
     /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
     uint8_t max_read;
     uint8_t num_others; /* of others that are used */
@@ -170,41 +164,31 @@ typedef struct fab_verbs_addr {
     uint8_t reserved2[4];
     fab_verbs_port_addr_t others[FAB_VERBS_PORTS - 1]; /* the best first */
     uint8_t reserved3[2];
+    fab_sock_ip_t ips[FAB_VERBS_IPS]; /* where it listens, the best first */
 } fab_verbs_addr_t;
 
 _Static_assert(352 == sizeof(fab_verbs_addr_t), "fab_verbs_addr_t is a wire format");
 
-typedef enum fab_verbs_kind {
-    FAB_VERBS_HELLO = 1,
-    FAB_VERBS_REPLY = 2,
-    FAB_VERBS_REFUSE = 3, /* qpn is an fab_verbs_refusal_t, the rest zero */
-    FAB_VERBS_READY = 4,
-    FAB_VERBS_RAIL = 5, /* HELLO, for one more connection: verbs_rails.c */
-} fab_verbs_kind_t;
-
-typedef enum fab_verbs_refusal {
-    /* the active process is not accepted: it failed before, or is reached by another provider */
-    FAB_VERBS_REFUSED_PEER = 1,
-    FAB_VERBS_REFUSED_RESOURCES = 2, /* no queue pair could be made */
-    FAB_VERBS_REFUSED_PORT = 3,      /* these ports are not tried any more: ask for the next */
-} fab_verbs_refusal_t;
+/* Bytes of an address up to the last of its ips that is used: the rest need not be there. */
+static inline size_t fab_verbs_addr_len(const fab_verbs_addr_t *addr)
+{
+    return offsetof(fab_verbs_addr_t, ips) + addr->num_ips * sizeof(addr->ips[0]);
+}
 
 typedef struct fab_verbs_frame {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t kind;   /* fab_verbs_kind_t */
-    uint64_t name;   /* of the sender */
-    uint64_t target; /* of the receiver */
+    fab_ses_msg_t msg;
     uint32_t qpn;
-    uint32_t psn;    /* of the sender's first packet; iWARP: a random number */
-    uint32_t window; /* messages that the receiver may have under way to the sender */
-    uint32_t reads;  /* READs that the sender's QP serves at a time */
+    uint32_t psn; /* of the sender's first packet; iWARP: a random number */
     /* of the QP without send queue, to which messages go; 0: there is none, qpn takes them */
     uint32_t tm_qpn;
     uint32_t tm_psn;
-    uint32_t pair; /* HELLO, RAIL: of which ports (verbs_pair.c) */
-    uint32_t reserved;
-    fab_verbs_addr_t addr;
+    uint8_t reads;   /* READs that the sender's QP serves at a time */
+    uint8_t pair;    /* of which ports (verbs_pair.c) */
+    uint8_t is_rail; /* for shares of long data alone */
+    uint8_t reserved;
+    uint32_t probe_rkey; /* WELCOME: of memory that the asking side reads once */
+    uint64_t probe_addr;
+    fab_verbs_addr_t addr; /* of the sender */
 } fab_verbs_frame_t;
 
 _Static_assert(408 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
@@ -223,7 +207,7 @@ typedef struct fab_verbs_cm_hello {
     /* of the sender's QP: another one than HELLO named, if that failed to connect */
     uint32_t qpn;
     uint32_t psn;        /* of HELLO */
-    uint32_t target_psn; /* of REPLY */
+    uint32_t target_psn; /* of WELCOME */
     uint32_t reserved2;
 } fab_verbs_cm_hello_t;
 

@@ -42,14 +42,12 @@ static const struct {
     {"listed_parked", "messages by another path that waited"},
     {"listed_raced", "matched when to be taken off"},
     {"listed_refused", "refused by the device"},
-    {"listed_syncs", "reports to the device alone"},
     {"not_listed_other_path", "not listed: by another path"},
     {"not_listed_any_source", "not listed: from any source"},
     {"not_listed_unknown", "not listed: source not known yet"},
     {"not_listed_short", "not listed: short"},
     {"not_listed_blocked", "not listed: behind one that is not"},
     {"not_listed_full", "not listed: the list is full"},
-    {"not_listed_commands", "not listed: too many commands"},
     {"not_listed_failed", "not listed: the device has failed"},
 };
 

@@ -11,8 +11,7 @@
 # component that its own table has.
 rows()
 {
-    # A build without verbs says so where it lists the providers.
-    ompi_info --param "$1" "$2" --level 9 --parsable | sed -E 's/ \(not in this build\)//g' |
+    ompi_info --param "$1" "$2" --level 9 --parsable |
         awk -v prefix="mca:$1:$2:param:" '
         index($0, prefix) != 1 { next }
         {

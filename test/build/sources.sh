@@ -77,6 +77,11 @@ for dir in "${dirs[@]}"; do
 done
 echo "includes: ${#dirs[@]} directories"
 
+# The rest of pml_tm sees the offload engine as one table of functions.
+mapfile -t files < <(grep -lE 'include "(offload/|fabric/fab_tm)|fab_(tm|offload)_[a-z_]+\(' \
+    pml_tm/*.[ch] | grep -v '^pml_tm/pml_tm_offload')
+((${#files[@]} == 0)) || fail "past the table of pml_tm_offload.h: ${files[*]}"
+
 # symbols OPTION DIRECTORY: "FILE SYMBOL" for each function and variable that its objects have or
 # need from others (nm's OPTION); FILE is without .c.
 symbols()
@@ -130,6 +135,11 @@ LC_ALL=C.UTF-8 grep -HnoP '^(?!.*TEST:| \* {5}| \*.*\S {3,}\S).{101}' "${sources
 [[ ! -s $TM_WORK/long ]] ||
     fail "lines of more than 100 columns: $(paste -sd ' ' "$TM_WORK/long")"
 echo "wrapped: ${#files[@]} documents, ${#scripts[@]} scripts, ${#sources[@]} C files"
+
+# Words for which there is a plainer one, or which hide the subject of a sentence.
+mapfile -t files < <(grep -rlwiE 'in vain|anew|as far as|likewise|whoever|nobody' common pml_tm \
+    btl_fabric tools doc README.md SECURITY --exclude-dir=ompi5_headers)
+((${#files[@]} == 0)) || fail "in vain, anew, as far as, likewise, whoever or nobody: ${files[*]}"
 
 # Releases of clang-format disagree on details: one decides.
 if [[ $(clang-format --version) == *' version 14.'* ]]; then

@@ -60,13 +60,8 @@ static void make_frames(const fuzz_other_t *other)
 {
     fab_tcp_frame_t tcp_hello = {.msg = {.kind = FAB_SES_HELLO, .window = FAB_TCP_WINDOW}};
     fab_verbs_frame_t verbs_hello = {
-        .magic = FAB_VERBS_MAGIC,
-        .version = FAB_VERBS_VERSION,
-        .kind = FAB_VERBS_HELLO,
-        .name = fuzz_name(1),
-        .target = fuzz_name(0),
+        .msg = {.kind = FAB_SES_HELLO, .window = 8, .serial = 1},
         .qpn = 17,
-        .window = 8,
         .reads = 1,
     };
 

@@ -50,7 +50,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static fab_peer_t *open_peer(void)
 {
     uint64_t name = (UINT64_C(9) << 32) + num_peers++;
-    fab_verbs_frame_t frame = {.window = 8, .reads = 1, .addr = dom->addr};
+    fab_verbs_frame_t frame = {.reads = 1, .addr = dom->addr};
     fab_peer_t *peer = NULL;
     fab_verbs_conn_t *conn;
     fab_verbs_ep_t *ep;
@@ -73,10 +73,11 @@ static fab_peer_t *open_peer(void)
     if (NULL != why) {
         fuzz_fail(why);
     }
-    conn->sent = SENT; /* so many may be credited */
-    conn->is_ready = true;
-    ep->state = FAB_VERBS_UP;
-    ep->is_bound = true;
+    ep->path = FAB_VERBS_OPEN;
+    ep->ses.state = FAB_SES_UP;
+    ep->ses.is_used = true;
+    ep->ses.sent = SENT; /* so many may be credited */
+    ep->ses.window = 8;
     return peer;
 }
 
@@ -119,6 +120,7 @@ static void end_peer(fab_peer_t *peer)
         fab_verbs_conn_t *conn = TAILQ_FIRST(&dom->conns);
         if (NULL != conn->ep) {
             fab_verbs_connect_cancel(conn->ep);
+            conn->ep->ses.state = FAB_SES_KNOWN; /* it awaits no last word */
         } else {
             LIST_REMOVE(conn, lingering_link);
         }

@@ -7,7 +7,8 @@
  *
  * Input: a byte (1: the peer asks for the session, otherwise this process), then steps: a byte
  * (fuzz_step_t and flags), a byte with a length, so many bytes. The bytes are added (xor) to those
- * of the message as an honest peer would send it; the proof is made after that.
+ * of the message as an honest peer would send it, or to those of a frame behind its header; the
+ * proof is made after that.
  */
 #include "fuzz.h"
 
@@ -28,7 +29,9 @@ typedef enum fuzz_step {
     UNSENT = 7,    /* a message was not delivered */
     NO_BUFFER = 8, /* an error of a receive buffer */
     CLOSE = 9,     /* this process closes the peer */
-    STEPS = 10,
+    KNOCK = 10,
+    TIME = 11, /* passes */
+    STEPS = 12,
 } fuzz_step_t;
 
 enum {
@@ -40,7 +43,7 @@ enum {
 
     AM_DATA = 9,
     INDEX = 5, /* of the session at the peer */
-    COOKIE = 77,
+    SERIAL = 77,
     WINDOW = 8,
     UNDER_WAY = 4, /* messages that this process may send until it polls */
     MAX_POLLS = 1000,
@@ -56,8 +59,7 @@ static uint64_t num_peers;
 /* What this process has told the peer. */
 static struct {
     uint32_t index;
-    uint32_t cookie;
-    uint32_t hello_cookie;
+    uint64_t serial; /* of KNOCK, HELLO or WELCOME */
     uint64_t nonce;
     uint16_t seq; /* of the next message to it */
 } told;
@@ -75,26 +77,22 @@ static void hear(const void *msg, size_t len)
 {
     const unsigned char *payload = (const unsigned char *) msg + sizeof(fab_ofi_hdr_t);
     fab_ofi_hdr_t hdr;
-    fab_ofi_hello_t hello;
-    fab_ofi_challenge_t challenge;
-    fab_ofi_welcome_t welcome;
+    fab_ofi_frame_t frame;
 
     fuzz_read(msg, len);
     memcpy(&hdr, msg, sizeof(hdr));
-    if (FAB_OFI_ID_HELLO == fab_ofi_hdr_id(&hdr)) {
-        memcpy(&hello, payload, sizeof(hello));
-        told.index = hello.index;
-        told.cookie = told.hello_cookie = hello.cookie;
-        told.seq = 0;
-    } else if (FAB_OFI_ID_CHALLENGE == fab_ofi_hdr_id(&hdr)) {
-        memcpy(&challenge, payload, sizeof(challenge));
-        told.nonce = challenge.nonce;
-    } else if (FAB_OFI_ID_WELCOME == fab_ofi_hdr_id(&hdr)) {
-        memcpy(&welcome, payload, sizeof(welcome));
-        told.index = welcome.index;
-        told.cookie = welcome.cookie;
-        told.seq = 0;
+    const uint8_t id = fab_ofi_hdr_id(&hdr);
+    if (id < FAB_OFI_ID_KNOCK || id > FAB_OFI_ID_WELCOME) {
+        return;
     }
+    memcpy(&frame, payload, sizeof(frame));
+    if (FAB_OFI_ID_CHALLENGE == id) {
+        told.nonce = frame.nonce;
+        return;
+    }
+    told.index = frame.index;
+    told.serial = FAB_OFI_ID_WELCOME == id ? frame.msg.other : frame.msg.serial;
+    told.seq = 0;
 }
 
 static ssize_t fuzz_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
@@ -257,7 +255,7 @@ static void change(unsigned char *msg, size_t size, const uint8_t *bytes, size_t
 static void say(const uint8_t *bytes, size_t len, int flags)
 {
     const fab_ofi_hdr_t honest = {.id_index = fab_ofi_id_index(AM_DATA, 0, told.index),
-                                  .cookie = told.cookie,
+                                  .cookie = (uint32_t) told.serial,
                                   .seq = (uint16_t) (told.seq + (0 != (flags & EARLY)))};
     unsigned char msg[sizeof(fab_ofi_hdr_t) + UINT8_MAX] = {0};
     fab_ofi_hdr_t hdr;
@@ -269,71 +267,55 @@ static void say(const uint8_t *bytes, size_t len, int flags)
     receive(msg, len > sizeof(honest) ? len : sizeof(honest), flags);
 }
 
-/* A message with a proof, which is at its end. */
-static void say_proved(fab_ofi_hdr_t hdr, const void *payload, size_t size, const uint8_t *bytes,
-                       size_t len, int flags)
+/* A frame, with its proof. */
+static void say_frame(uint8_t id, fab_ses_msg_t plain, uint32_t index, uint64_t nonce,
+                      const uint8_t *bytes, size_t len, int flags)
 {
-    unsigned char msg[sizeof(hdr) + sizeof(fab_ofi_hello_t)];
-    unsigned char *proof = msg + sizeof(hdr) + size - FAB_OFI_PROOF;
+    const fab_ofi_hdr_t hdr = {.id_index = fab_ofi_id_index(id, 0, FAB_OFI_NO_INDEX)};
+    fab_ofi_frame_t frame = {.magic = FAB_OFI_MAGIC,
+                             .version = FAB_OFI_VERSION,
+                             .name = name,
+                             .target = fuzz_name(0),
+                             .msg = plain,
+                             .nonce = nonce,
+                             .index = index,
+                             .addr = dom->addr};
+    unsigned char msg[sizeof(hdr) + sizeof(frame)];
     const bool is_before = 0 != (flags & PROVED_BEFORE);
 
-    memcpy(msg, &hdr, sizeof(hdr));
-    memcpy(msg + sizeof(hdr), payload, size);
     if (!is_before) {
-        change(msg, sizeof(hdr) + size, bytes, len);
-        memset(proof, 0, FAB_OFI_PROOF);
+        change((unsigned char *) &frame, sizeof(frame), bytes, len);
+        memset(frame.proof, 0, sizeof(frame.proof));
     }
-    fab_hmac(dom->addr.key, sizeof(dom->addr.key), msg + sizeof(hdr), size, proof);
+    fab_hmac(dom->addr.key, sizeof(dom->addr.key), &frame, sizeof(frame), frame.proof);
     if (is_before) {
-        change(msg, sizeof(hdr) + size, bytes, len);
+        change((unsigned char *) &frame, sizeof(frame), bytes, len);
     }
-    receive(msg, sizeof(hdr) + size, flags);
+    memcpy(msg, &hdr, sizeof(hdr));
+    memcpy(msg + sizeof(hdr), &frame, sizeof(frame));
+    receive(msg, sizeof(msg), flags);
 }
 
-static void say_hello(const uint8_t *bytes, size_t len, int flags)
+static void say_ask(uint8_t id, const uint8_t *bytes, size_t len, int flags)
 {
-    const fab_ofi_hdr_t hdr = {.id_index = fab_ofi_id_index(FAB_OFI_ID_HELLO, 0, FAB_OFI_NO_INDEX)};
-    const fab_ofi_hello_t hello = {.magic = FAB_OFI_MAGIC,
-                                   .version = FAB_OFI_VERSION,
-                                   .name = name,
-                                   .target = fuzz_name(0),
-                                   .index = INDEX,
-                                   .cookie = COOKIE,
-                                   .window = WINDOW,
-                                   .nonce = told.nonce,
-                                   .addr = dom->addr};
+    const fab_ses_msg_t msg = {.kind = FAB_SES_HELLO, .window = WINDOW, .serial = SERIAL};
 
-    say_proved(hdr, &hello, sizeof(hello), bytes, len, flags);
+    say_frame(id, msg, INDEX, FAB_OFI_ID_HELLO == id ? told.nonce : 0, bytes, len, flags);
 }
 
 static void say_challenge(const uint8_t *bytes, size_t len, int flags)
 {
-    const fab_ofi_hdr_t hdr = {
-        .id_index = fab_ofi_id_index(FAB_OFI_ID_CHALLENGE, 0, FAB_OFI_NO_INDEX)};
-    const fab_ofi_challenge_t challenge = {.magic = FAB_OFI_MAGIC,
-                                           .version = FAB_OFI_VERSION,
-                                           .name = name,
-                                           .index = told.index,
-                                           .cookie = told.cookie,
-                                           .nonce = 1};
+    const fab_ses_msg_t msg = {.kind = FAB_SES_HELLO, .window = WINDOW, .serial = told.serial};
 
-    say_proved(hdr, &challenge, sizeof(challenge), bytes, len, flags);
+    say_frame(FAB_OFI_ID_CHALLENGE, msg, told.index, 1, bytes, len, flags);
 }
 
 static void say_welcome(const uint8_t *bytes, size_t len, int flags)
 {
-    const fab_ofi_hdr_t hdr = {
-        .id_index = fab_ofi_id_index(FAB_OFI_ID_WELCOME, 0, told.index),
-        .cookie = told.cookie,
-        .seq = told.seq++,
-    };
-    const fab_ofi_welcome_t welcome = {.name = name,
-                                       .index = INDEX,
-                                       .cookie = COOKIE,
-                                       .window = WINDOW,
-                                       .hello_cookie = told.hello_cookie};
+    const fab_ses_msg_t msg = {
+        .kind = FAB_SES_WELCOME, .window = WINDOW, .serial = told.serial, .other = SERIAL};
 
-    say_proved(hdr, &welcome, sizeof(welcome), bytes, len, flags);
+    say_frame(FAB_OFI_ID_WELCOME, msg, INDEX, 0, bytes, len, flags);
 }
 
 /* ---- errors -------------------------------------------------------------- */
@@ -375,7 +357,13 @@ static void step(uint8_t what, const uint8_t *bytes, size_t len)
         receive(bytes, len, flags);
         break;
     case HELLO:
-        say_hello(bytes, len, flags);
+        say_ask(FAB_OFI_ID_HELLO, bytes, len, flags);
+        break;
+    case KNOCK:
+        say_ask(FAB_OFI_ID_KNOCK, bytes, len, flags);
+        break;
+    case TIME:
+        fab_ofi_alive_tick(dom);
         break;
     case CHALLENGE:
         say_challenge(bytes, len, flags);
@@ -410,7 +398,7 @@ static void end_peer(void)
         peer = open_peer(); /* the user's, if it was nobody's */
     }
     if (NULL != peer && NULL != peer->ep) {
-        fab_ofi_ep_defer_failure(fab_ofi_ep_of(peer), OPAL_ERR_UNREACH, "The input is at its end.");
+        fab_peer_fail(peer, OPAL_ERR_UNREACH, "The input is at its end.");
     }
     close_peer();
     peer = fab_peer_find(fab, name);

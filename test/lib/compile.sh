@@ -198,7 +198,7 @@ tm_compile_unit()
     mapfile -t more < <(tm_sources "${tm_key[sources]-}")
     name=$(basename "$1" .c)
     tm_libs=("${ldflags[@]}" "${libs[@]}")
-    tm_cc "$(tm_binary "unit/$name" "$2")" "$1" "${more[@]}" -- "${TM_CC:-cc}" -g "${flags[@]}"
+    tm_cc "$(tm_binary "unit/$name" "$2")" "$1" "${more[@]}" -- "${TM_CC:-cc}" -g1 "${flags[@]}"
 )
 
 # tm_compile_mpi FILE: the MPI program test/mpi/NAME.c (or of another directory below test/).
@@ -209,7 +209,7 @@ tm_compile_mpi()
     PATH=$TM_OMPI_BINDIR:$PATH
     tm_parse_first "$1" || exit 1
     # what a later MPI deprecates is tested all the same
-    read -ra flags <<<"-std=gnu11 -D_GNU_SOURCE -g -O2 -pthread -Wall -Wextra -Werror -Wno-deprecated-declarations -I$TM_SRC/test/mpi -I$TM_SRC/common -I$TM_SRC ${tm_key[cflags]-}"
+    read -ra flags <<<"-std=gnu11 -D_GNU_SOURCE -g1 -O2 -pthread -Wall -Wextra -Werror -Wno-deprecated-declarations -I$TM_SRC/test/mpi -I$TM_SRC/common -I$TM_SRC ${tm_key[cflags]-}"
     read -ra tm_libs <<<"${tm_key[ldflags]-} -lm"
     mapfile -t more < <(tm_sources "${tm_key[sources]-}")
     name=${1#"$TM_SRC/test/"}

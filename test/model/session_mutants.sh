@@ -60,19 +60,27 @@ mutants=(
 
     # An attempt that leads to nothing, and the next provider.
     "who was asked and cannot answer owes nothing"
-    's/const bool is_owed = FAB_SES_ASKED == ses->state && !has_via;/const bool is_owed = false; (void) has_via;/'
+    's/const bool is_owed = ses->is_owed || (FAB_SES_ASKED == ses->state && !has_via);/const bool is_owed = ses->is_owed; (void) has_via;/'
     "a closed peer owes nothing"
     '/^static void cannot(fab_ses_t \*ses, int rc, const char \*why)$/,/^}/s/ses->is_closed && !is_owed/ses->is_closed/'
     "closing forgets what is owed"
     '/^bool fab_ses_close/,/^}/s/if (ses->is_owed) {/if (false) {/'
+    "who owes moves only if something is to be sent"
+    's/^        fab_peer_owes(ses->peer, rc, why);/        fab_peer_cannot_connect(ses->peer, rc, why);/'
+    "who owes does not ask by the next provider"
+    '/^void fab_ses_ask_owed/,/^}/s/^    fab_ses_want(ses);//'
+    "who owes and is closed is not closed by the next provider"
+    '/^void fab_ses_ask_owed/,/^}/s/^    ses->is_closed = .*//'
+    "who owes forgets it by the next provider"
+    '/^void fab_ses_ask_owed/,/^}/s/^    ses->is_owed = true;//'
     "a session that is over forgets what is owed"
     '/^static void over(/,/^}/s/const bool is_owed = ses->is_owed;/const bool is_owed = false;/'
     "a peer moves although the session was used"
-    '/^fab_ses_move_t fab_ses_asked_by_later/,/^}/s/ses->is_used/false/g'
+    '/^fab_moves_t fab_ses_asked_by_later/,/^}/s/ses->is_used/false/g'
     "a peer moves before the last word"
-    '/^fab_ses_move_t fab_ses_asked_by_later/,/^}/s/if (FAB_SES_CLOSING == ses->state) {/if (false) {/'
+    '/^fab_moves_t fab_ses_asked_by_later/,/^}/s/if (FAB_SES_CLOSING == ses->state) {/if (false) {/'
     "a peer that has asked by a later provider is waited for"
-    '/^fab_ses_move_t fab_ses_asked_by_later/,/^}/s/if (0 == ses->num_ticks &&/if (false \&\&/'
+    '/^fab_moves_t fab_ses_asked_by_later/,/^}/s/if (0 == ses->num_ticks)/if (false)/'
     "a session that was given up before its first message fails"
     '/^static void asked_while_up/,/^}/s/if (!ses->is_used) {/if (false) {/'
     "a session that was used is given up for another one"
@@ -102,6 +110,8 @@ mutants=(
     '/^static void bye_while_up/,/^}/s/^        say_bye(ses, .*/        ses->bye = FAB_SES_BYE_CLOSE; ses->state = FAB_SES_CLOSING;/'
     "BYE in answer to BYE is answered by one more"
     '/^static void both_said/,/^}/s/^    if (has_shape(ses, FAB_SES_FIFO)) {/    ses->dom->ops->bye(ses, FAB_SES_BYE_CLOSE);\n&/'
+    "the fabric is told that a peer has left whose record is gone"
+    '/^static void both_said/,/^}/s/ && !ses->is_closed//'
     "a stream is closed before its end"
     '/^static void both_said/,/^}/s/if (has_shape(ses, FAB_SES_FIFO)) {/if (false) {/'
     "a stream that broke behind both last words has failed"

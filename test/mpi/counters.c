@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TEST: np=2 args="eager_sent rndv_sent streamed expected unexpected taken rndv_get" env="OMPI_MCA_pml_tm_stream_limit=65536" quick=yes */
-/* TEST: np=2 args="rndv_pipeline pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
-/* TEST: np=2 args="pipeline_not_contiguous cancelled cancelled_sends shm_msgs_sent shm_msgs_received" quick=yes */
+/* TEST: np=2 args="eager_sent rndv_sent streamed expected unexpected taken rndv_get_bytes" env="OMPI_MCA_pml_tm_stream_limit=65536" quick=yes */
+/* TEST: np=2 args="rndv_pipeline_bytes pipeline_no_get" env="OMPI_MCA_pml_tm_shm_single_copy=none" quick=yes */
+/* TEST: np=2 args="pipeline_not_contiguous cancelled shm_msgs_sent shm_msgs_received" quick=yes */
 /* TEST: np=2 args="posted_max unexpected_max_count" env="OMPI_MCA_pml_tm_shm_ring_size=524288" quick=yes */
 /* TEST: np=2 args="shm_coop_offered" env="OMPI_MCA_pml_tm_shm_cooperative=always OMPI_MCA_pml_tm_stream_limit=65536" quick=yes */
-/* TEST: np=2 args="throttled throttle_opened held_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=65536" quick=yes */
+/* TEST: np=2 args="throttled held_sends" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_shm_ring_size=65536" quick=yes */
 /* TEST: np=2 args="queued_sends shm_ring_full" env="OMPI_MCA_pml_tm_shm_ring_size=4096" quick=yes */
-/* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced listed_syncs" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
+/* TEST: np=2 device=tmdev args="listed listed_late listed_matched listed_taken listed_parked listed_raced" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /* TEST: np=2 device=tmdev args="not_listed_other_path not_listed_blocked not_listed_full" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" */
 /*
  * Does every counter count?  Two ranks do one of everything (others do nothing); each counter named

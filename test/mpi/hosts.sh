@@ -45,7 +45,7 @@ over()
 }
 
 over 2 hello
-over 1 counters verbs_msgs_sent verbs_tm_matched # not by shared memory
+over 1 counters verbs_msgs_sent listed_matched # not by shared memory
 over 1 overlap
 # its two ranks are on the first host
 over 2 counters shm_msgs_sent not_listed_other_path not_listed_any_source

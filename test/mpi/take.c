@@ -308,11 +308,11 @@ static void others_in_front(void)
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
 }
 
-static tm_counter_t counter[3]; /* by way */
+static tm_counter_t taken_by_receives, found_by_probes;
 
 static unsigned long long num_taken(void)
 {
-    return tm_counter_read(&counter[way < BY_WAIT ? way : BY_WAIT]);
+    return tm_counter_read(BY_PROBE == way ? &found_by_probes : &taken_by_receives);
 }
 
 /*
@@ -417,9 +417,8 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     if (is_counted) {
-        counter[BY_RECV] = tm_counter_open("pml_tm_taken");
-        counter[BY_PROBE] = tm_counter_open("pml_tm_peeked");
-        counter[BY_WAIT] = tm_counter_open("pml_tm_looked");
+        taken_by_receives = tm_counter_open("pml_tm_taken");
+        found_by_probes = tm_counter_open("pml_tm_peeked");
     }
     share();
     if (is_full && tm_is_pml_tm()) {
@@ -438,8 +437,9 @@ int main(int argc, char **argv)
         plain(is_counted);
         in_ring(is_counted && (!is_threaded || BY_RECV == way));
     }
-    for (int i = 0; is_counted && i < 3; i++) {
-        tm_counter_close(&counter[i]);
+    if (is_counted) {
+        tm_counter_close(&taken_by_receives);
+        tm_counter_close(&found_by_probes);
     }
     if (NULL != told) {
         MPI_Win_free(&win);

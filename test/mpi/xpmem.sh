@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 cores=2
+# TEST: timeout=300 cores=2 short=turns
 #
 # XPMEM: large messages, and one-sided operations, by memory of the peer that is mapped here.  In
 # place of libxpmem there is test/xpmem, which needs no kernel module.
@@ -36,7 +36,7 @@ mapped=$(tm_mpi_program mapped)
 
 ranks 2 --mca pml_tm_verbose 10 -- "$hello" || fail "hello"
 require 'one copy (XPMEM, steps of'
-ranks 2 "${rma[@]}" -- "$counters" rndv_get shm_xpmem_bytes || fail "counters"
+ranks 2 "${rma[@]}" -- "$counters" rndv_get_bytes shm_xpmem_bytes || fail "counters"
 ranks 2 "${rma[@]}" -- "$basic" 40000001 || fail "more than one window"
 require 'basic: errors=0'
 for cooperative in none always; do

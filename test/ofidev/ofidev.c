@@ -56,6 +56,7 @@ static struct {
     unsigned room;      /* operations under way at most; 0: no limit */
     unsigned swallow;   /* messages up to the one that is lost; 0: none is */
     unsigned refuse;    /* receive buffers up to the first that is refused; 0: none is */
+    unsigned event;     /* reads of the event queue up to that of a failure; 0: none */
     unsigned early;     /* bytes of room with which a receive buffer is released too early */
     int release;        /* 0: with the last message, 1: an entry of its own, 2: anywhere */
     bool no_rma, mr_endpoint, context2, no_wait;
@@ -78,6 +79,7 @@ static struct fi_ops_msg msg_ops, *real_msg;
 static struct fi_ops_ep ep_ops, *real_ep;
 static struct fi_ops_rma rma_ops, *real_rma;
 static struct fi_ops_cq cq_ops, *real_cq;
+static struct fi_ops_eq eq_ops, *real_eq;
 static struct fi_ops mr_fid_ops, *real_mr_fid;
 static struct fi_ops domain_fid_ops, *real_domain_fid;
 
@@ -103,6 +105,7 @@ static void read_settings(void)
     dev.room = setting("OFIDEV_ROOM");
     dev.swallow = setting("OFIDEV_SWALLOW");
     dev.refuse = setting("OFIDEV_REFUSE");
+    dev.event = setting("OFIDEV_EVENT");
     dev.early = setting("OFIDEV_EARLY");
     dev.release = (int) setting("OFIDEV_RELEASE");
     dev.no_rma = 0 != setting("OFIDEV_NO_RMA");
@@ -346,6 +349,39 @@ static ssize_t dev_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uin
     return rc;
 }
 
+/* ---- the event queue ----------------------------------------------------- */
+
+static ssize_t dev_eq_read(struct fid_eq *eq, uint32_t *event, void *buf, size_t len,
+                           uint64_t flags)
+{
+    if (dev.event > 0 && 0 == --dev.event) {
+        return -FI_EAVAIL;
+    }
+    return real_eq->read(eq, event, buf, len, flags);
+}
+
+static ssize_t dev_eq_readerr(struct fid_eq *eq, struct fi_eq_err_entry *entry, uint64_t flags)
+{
+    (void) eq, (void) flags;
+    *entry = (struct fi_eq_err_entry){.err = FI_EIO};
+    return sizeof(*entry);
+}
+
+static int dev_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
+                       void *context)
+{
+    int rc = real_fabric->eq_open(fabric, attr, eq, context);
+
+    if (0 == rc) {
+        real_eq = (*eq)->ops;
+        eq_ops = *real_eq;
+        eq_ops.read = dev_eq_read;
+        eq_ops.readerr = dev_eq_readerr;
+        (*eq)->ops = &eq_ops;
+    }
+    return rc;
+}
+
 /* Nobody sleeps while there is something that he has not been shown. */
 static int dev_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
@@ -558,6 +594,7 @@ int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *con
         fabric_ops = *real_fabric;
         fabric_ops.domain = dev_domain;
         fabric_ops.trywait = dev_trywait;
+        fabric_ops.eq_open = dev_eq_open;
         (*fabric)->ops = &fabric_ops;
     }
     return rc;

@@ -570,14 +570,16 @@ static void answer_read(tmdev_qp_t *qp, tmdev_read_t *read)
     }
 }
 
+static bool is_held(const tmdev_qp_t *qp, const tmdev_read_t *read)
+{
+    return tmdev_settings()->holds_reads && read->total > 128u << qp->attr.path_mtu;
+}
+
 void tmdev_recv_progress(tmdev_qp_t *qp)
 {
     tmdev_read_t *read;
-    if (tmdev_settings()->holds_reads) {
-        return;
-    }
     for (int turn = 0; NULL != (read = STAILQ_FIRST(&qp->reads)) && NULL == qp->reader_conn &&
-                       NULL != qp->reply_conn;
+                       NULL != qp->reply_conn && !is_held(qp, read);
          turn++) {
         if (!tmdev_conn_is_free(qp->reply_conn)) {
             qp->reader_conn = qp->reply_conn;

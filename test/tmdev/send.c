@@ -495,6 +495,14 @@ static tmdev_wqe_t *next_request(tmdev_qp_t *qp)
     return wqe;
 }
 
+/* Does a switch drop a packet of it, or of the answer? */
+static bool is_too_long(const tmdev_qp_t *qp, const tmdev_wqe_t *wqe)
+{
+    const uint32_t hole = tmdev_settings()->hole;
+    const uint32_t mtu = 128u << qp->attr.path_mtu;
+    return 0 != hole && (wqe->total < mtu ? wqe->total : mtu) > hole;
+}
+
 void tmdev_send_progress(tmdev_qp_t *qp)
 {
     tmdev_wqe_t *wqe;
@@ -508,7 +516,7 @@ void tmdev_send_progress(tmdev_qp_t *qp)
             tmdev_qp_ready(qp); /* others, too */
             return;
         }
-        if (tmdev_is_apart(qp)) {
+        if (tmdev_is_apart(qp) || is_too_long(qp, wqe)) {
             back_off(qp, wqe); /* it is lost on the way */
             return;
         }

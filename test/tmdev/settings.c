@@ -214,6 +214,7 @@ static void parse_mtu(void)
 {
     settings.mtu = (uint32_t) number("TMDEV_MTU", 4096, 256, 4096);
     settings.has_small_frames = NULL != getenv("TMDEV_MTU");
+    settings.hole = (uint32_t) number("TMDEV_HOLE", 0, 0, 4096);
     if (0 != (settings.mtu & (settings.mtu - 1))) {
         settings_refuse("TMDEV_MTU", getenv("TMDEV_MTU"), "256, 512, 1024, 2048 or 4096 is wanted");
     }

@@ -114,11 +114,12 @@ typedef struct tmdev_settings {
     bool is_fatal;              /* abort after a diagnostic */
     uint32_t mtu;               /* of the port, bytes */
     bool has_small_frames;      /* frames of MTU size, each delayed for itself */
+    uint32_t hole;              /* bytes: longer packets are lost; 0: none is */
     uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
     bool is_tm_silent; /* of receives that break off */
-    bool holds_reads;  /* READs of this process' memory are never answered */
+    bool holds_reads;  /* READs of more than a packet are never answered */
     /* the first of two completions of a match names another queue pair */
     bool has_wrong_qpn;
     bool is_rnr_misuse; /* a message that finds no receive is reported */

@@ -355,6 +355,7 @@ static int post(void *device, const fab_tm_cmd_t *cmd)
     const bool may_refuse = w->dev.refusals > 0 || w->dev.slots < w->engine.config.max_tags;
     const int rc = hw_post(device, cmd);
 
+    w->syncs += FAB_TM_SYNC == cmd->op && FAB_TM_POSTED == rc;
     world_expect(w, !w->engine.is_polling, "a command was posted while polling");
     world_expect(w, FAB_TM_BUSY != rc || may_refuse, "a command was posted without room for it");
     return rc;

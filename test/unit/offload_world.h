@@ -87,6 +87,7 @@ typedef struct world {
     bool is_black_box;
     bool is_forgotten;          /* the device, after a failure */
     unsigned long withdrawn[2]; /* messages: at once, by an event */
+    unsigned long syncs;        /* commands that only report unexpected messages */
     const char *error;          /* what went wrong first, or NULL */
     fab_tm_cmd_t ring[WORLD_RING];
     fab_offload_filter_t filter[WORLD_SCOPES][2];

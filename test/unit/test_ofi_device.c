@@ -201,19 +201,21 @@ static void test_psm3(void **state)
 /* What the user has set stays; with huge pages, efa ends a process that asks for safe forks. */
 static void test_environment(void **state)
 {
+    static const char *const pages[] = {"RDMAV_HUGEPAGES_SAFE", "FI_EFA_USE_HUGE_PAGE", "NONE"};
+
     (void) state;
     num_offers = 0;
     offer_add("cxi", "cxi0", 0);
-    (void) setenv("RDMAV_HUGEPAGES_SAFE", "1", 1);
     (void) setenv("FI_PSM3_CONN_TIMEOUT", "7", 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
+        (void) setenv(pages[i], "1", 1);
         (void) unsetenv("FI_EFA_FORK_SAFE");
         (void) unsetenv("FI_PSM2_CONN_TIMEOUT");
         assert_non_null(taken(0, 0));
         assert_string_equal(getenv("FI_PSM2_CONN_TIMEOUT"), "30");
         assert_string_equal(getenv("FI_PSM3_CONN_TIMEOUT"), "7");
-        assert_true((0 == i) == (NULL == getenv("FI_EFA_FORK_SAFE")));
-        (void) unsetenv("RDMAV_HUGEPAGES_SAFE");
+        assert_true((i < 2) == (NULL == getenv("FI_EFA_FORK_SAFE")));
+        (void) unsetenv(pages[i]);
     }
 }
 

@@ -183,9 +183,9 @@ static void window_body(world_t *world)
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(1 == got);
     ep = fab_ofi_ep_of(peer);
-    bytes = ep->granted * ep->dom->recv.min_free;
-    CHECK(ep->granted == ep->window);
-    CHECK(2 != world_num_procs || fab_limits.ofi_window == ep->granted);
+    bytes = ep->dom->ses.window * ep->dom->recv.min_free;
+    CHECK(ep->dom->ses.window == ep->ses.peer_window);
+    CHECK(2 != world_num_procs || fab_limits.ofi_window == ep->dom->ses.window);
     CHECK(2 == world_num_procs || 16 * bytes <= ep->dom->recv.num * ep->dom->recv.size);
     CHECK(2 == world_num_procs || 32 * bytes > ep->dom->recv.num * ep->dom->recv.size);
     world_barrier(world);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Provider ofi: libfabric refuses receive buffers.  It is said, the others are used, and without
- * any all peers fail, and others that come later, too: nobody waits.
+ * any all peers fail, and others that come later, too: nobody waits.  So it is if libfabric reports
+ * a failure of the endpoint.
  *
  * TEST: sources=@fabric,@ofi,test/ofidev/ofidev.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120
  */
@@ -62,14 +63,34 @@ static void refused_body(world_t *world)
 static void test_refused(void **state)
 {
     (void) state;
+    (void) setenv("OFIDEV_REFUSE", "3", 1);
     assert_int_equal(world_run(3, false, refused_body), 0);
+}
+
+static void event_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+
+    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
+    world_barrier(world);
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    WORLD_UNTIL(1 == world->failures);
+    CHECK(NULL != strstr(world->failed_why, "reports a failure: Input/output error"));
+}
+
+static void test_event(void **state)
+{
+    (void) state;
+    (void) setenv("OFIDEV_EVENT", "4", 1);
+    assert_int_equal(world_run(2, false, event_body), 0);
+    (void) unsetenv("OFIDEV_EVENT");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_event),
+                                       cmocka_unit_test(test_refused)};
 
-    (void) setenv("OFIDEV_REFUSE", "3", 1);
     fab_limits.ofi_buffers = BUFFERS;
     fab_params.ofi_provider = (char *) (uintptr_t) "tcp,net";
     world_use_providers("ofi");

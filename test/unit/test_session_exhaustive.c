@@ -97,6 +97,7 @@ typedef struct side {
     bool has_record;
     bool is_gone;   /* the record was released in this step */
     bool is_moving; /* to the next way */
+    bool is_owed;   /* the other waits for HELLO by that */
     bool is_drop_due;
     bool is_failed;
     bool has_left;
@@ -579,11 +580,21 @@ void fab_peer_cannot_connect(fab_peer_t *peer, int rc, const char *why)
     side_t *side = side_of_peer(peer);
 
     check_taken(side, why);
+    if (FAB_PEER_CLOSED == peer->state && !side->is_owed) {
+        wrong("a closed peer is to move, and the other does not wait");
+    }
     if (side->way + 1 < setup->ways && FAB_PEER_FAILED != peer->state) {
         side->is_moving = side->is_drop_due = true;
     } else {
         fab_peer_fail(peer, rc, why);
     }
+}
+
+/* A closed peer moves, too; one that cannot fails, and that ends the wait. */
+void fab_peer_owes(fab_peer_t *peer, int rc, const char *why)
+{
+    side_of_peer(peer)->is_owed = true;
+    fab_peer_cannot_connect(peer, rc, why);
 }
 
 bool fab_peer_is_moving(const fab_peer_t *peer)
@@ -593,7 +604,9 @@ bool fab_peer_is_moving(const fab_peer_t *peer)
 
 void fab_peer_has_left(fab_peer_t *peer)
 {
-    (void) peer;
+    if (side_of_peer(peer)->is_gone) {
+        wrong("its record is gone");
+    }
 }
 
 static void record_new(side_t *side, int way)
@@ -602,7 +615,7 @@ static void record_new(side_t *side, int way)
 
     side->has_record = true;
     side->way = (uint8_t) way;
-    side->is_moving = side->is_drop_due = false;
+    side->is_moving = side->is_drop_due = side->is_owed = false;
     side->peer = (fab_peer_t){.name = 1 - (uint64_t) me + 1, .state = FAB_PEER_UP};
     fab_ses_init(&side->ses, &side->dom[way], &side->peer);
 }
@@ -610,26 +623,23 @@ static void record_new(side_t *side, int way)
 static void record_go(side_t *side)
 {
     memset(&side->ses, 0, sizeof(side->ses));
-    side->has_record = side->is_gone = side->is_drop_due = side->is_moving = false;
+    side->has_record = side->is_gone = side->is_drop_due = side->is_moving = side->is_owed = false;
     side->way = 0;
 }
 
 /* As fab_progress() does: outside of the provider. */
 static void fabric_drop(side_t *side)
 {
-    const bool was_moving = side->is_moving;
-    const bool is_owed = side->ses.is_owed;
-    const bool is_closed = side->ses.is_closed;
+    const bool was_moving = side->is_moving, is_owed = side->is_owed;
+    const uint8_t state = side->peer.state;
 
     fab_ses_drop(&side->ses);
-    side->is_drop_due = false;
+    side->is_drop_due = side->is_owed = false;
     if (was_moving) {
         record_new(side, side->way + 1);
-        side->ses.is_owed = is_owed;
-        side->ses.is_closed = is_closed;
-        side->peer.state = is_closed ? FAB_PEER_CLOSED : FAB_PEER_UP;
+        side->peer.state = state;
         if (is_owed) {
-            fab_ses_want(&side->ses);
+            fab_ses_ask_owed(&side->ses);
         }
     } else if (FAB_PEER_CLOSED == side->peer.state) {
         record_go(side);
@@ -667,15 +677,6 @@ static void hello_out(int me)
     side->own = via;
 }
 
-/* The session is ending: does this HELLO say that the peer has given it up? */
-static bool is_clock_to_start(const side_t *side, const via_t *via)
-{
-    const fab_ses_t *ses = &side->ses;
-
-    return 0 == ses->num_ticks &&
-           via->hello.other != (ses->asked | (ses->is_mine ? FAB_SES_YOU_ASKED : 0));
-}
-
 /* What a provider does before the table: whose HELLO is it?  False: look again later. */
 static bool is_hello_taken(int me, const via_t *via)
 {
@@ -689,7 +690,7 @@ static bool is_hello_taken(int me, const via_t *via)
     }
     if (via->way > side->way) {
         return NULL == side->ses.failure &&
-               (FAB_SES_CLOSING != side->ses.state || is_clock_to_start(side, via));
+               (FAB_SES_CLOSING != side->ses.state || 0 == side->ses.num_ticks);
     }
     return true;
 }
@@ -715,8 +716,8 @@ static void hello_in(int me, via_t *via)
         record_new(side, via->way);
     }
     if (via->way > side->way) {
-        switch (fab_ses_asked_by_later(&side->ses, &via->hello)) {
-        case FAB_SES_MOVES:
+        switch (fab_ses_asked_by_later(&side->ses)) {
+        case FAB_MOVES:
             if (FAB_PEER_CLOSED == side->peer.state) {
                 fab_ses_drop(&side->ses); /* the record goes; the next is new */
                 record_go(side);
@@ -724,7 +725,7 @@ static void hello_in(int me, via_t *via)
                 side->is_moving = side->is_drop_due = true;
             }
             return;
-        case FAB_SES_MOVES_LATER:
+        case FAB_MOVES_LATER:
             return;
         default:
             via->has_hello = false;
@@ -1323,7 +1324,7 @@ static void put_side(int me)
     put(side->has_record | side->is_moving << 1 | side->is_drop_due << 2 | side->is_failed << 3 |
         side->has_left << 4 | side->peer.state << 5);
     put(side->way * 2u + side->has_closed);
-    put(side->todo);
+    put(side->todo * 2u + side->is_owed);
     put(side->sent);
     put(side->got);
     if (!side->has_record) {
@@ -1529,7 +1530,7 @@ static void check_end(void)
             !other->has_left) {
             wrong("a side does not hear that it has failed for the other");
         }
-        if (ses->is_closed) {
+        if (FAB_PEER_CLOSED == side->peer.state) {
             wrong("a closed peer is kept for ever");
         }
         if (NULL != ses->parked) {
@@ -1620,6 +1621,7 @@ static void run(const setup_t *it)
 static const setup_t setups[] = {
     {"none 1000010", {SHAPE_NONE, SHAPE_NONE}, 1, 1, 0, 0, 0, 0, 1, 0, false},
     {"via 1000010", {SHAPE_VIA, SHAPE_VIA}, 1, 1, 0, 0, 0, 0, 1, 0, false},
+    {"none 1000110", {SHAPE_NONE, SHAPE_NONE}, 1, 1, 0, 0, 0, 1, 1, 0, false},
     {"none 1001001", {SHAPE_NONE, SHAPE_NONE}, 1, 1, 0, 0, 1, 0, 0, 1, false},
     {"none+fifo 1000011", {SHAPE_NONE, SHAPE_FIFO}, 2, 1, 0, 0, 0, 0, 1, 1, false},
     {"via+fifo 1000011", {SHAPE_VIA, SHAPE_FIFO}, 2, 1, 0, 0, 0, 0, 1, 1, false},

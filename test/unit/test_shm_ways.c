@@ -346,6 +346,66 @@ static void other_traffic(void **state)
     assert_int_equal(over, 0);
 }
 
+/* Short messages tell this end that this way is the faster one. */
+static void tell(end_t *end, unsigned way)
+{
+    const double us[2] = {10, FAB_SHM_PULL == way ? 5 : 30};
+
+    for (int i = 0; end->ways.is_young; i++) {
+        const message_t m = {.way = fab_shm_way_of(&end->ways, bytes_of(0))};
+        assert_true(i < 50);
+        note(end, 0, &m, us[m.way], 1.2 * us[m.way]);
+    }
+}
+
+static double told_run(const machine_t *machine, const plan_t *plan, const unsigned told[2])
+{
+    double regret = 0;
+
+    for (unsigned seed = 0; seed < SEEDS; seed++) {
+        sums_t sums = {0};
+        end_t ends[2];
+        chance_state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        for (int i = 0; i < 2; i++) {
+            end_begin_as(&ends[i], 12345 + seed);
+            tell(&ends[i], told[i]);
+        }
+        for (unsigned i = 0; i < 400; i++) {
+            step(ends, machine, plan, i, &sums);
+        }
+        regret += sums.cost / sums.better / noise_mean / SEEDS;
+    }
+    return regret;
+}
+
+/*
+ * Short messages, the first ones, say nothing of long ones; and what they have said to one end, or
+ * to both, or in another way to each, is soon forgotten.
+ */
+static void short_messages_first(void **state)
+{
+    static const unsigned told[][2] = {{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+    int over = 0;
+
+    (void) state;
+    for (int m = 0; m < MACHINES; m++) {
+        for (int t = 0; t < TRAFFICS; t++) {
+            for (int k = 0; k < 4 * (SIZES - 1); k++) {
+                const plan_t plan = {
+                    .traffic = (traffic_t) t, .size = 1 + k / 4, .noise = 0.05, .mixture = 1.05};
+                const double regret = told_run(&machines[m], &plan, told[k % 4]);
+                if (regret > 1.15) {
+                    print_error("%s, %s, size %d, told %u and %u: %.3f\n", machines[m].name,
+                                traffic_names[t], plan.size, told[k % 4][0], told[k % 4][1],
+                                regret);
+                    over++;
+                }
+            }
+        }
+    }
+    assert_int_equal(over, 0);
+}
+
 /*
  * Data that is old and new in turn, faster than can be found out: not much above the better way for
  * all of it.
@@ -480,6 +540,24 @@ static void what_does_not_count(void **state)
     assert_true(end.ways.is_young);
 }
 
+/* Before the first verdict, what the peer tries for lengths that do not come is no sign. */
+static void other_lengths_of_peer(void **state)
+{
+    end_t end;
+
+    (void) state;
+    end_begin(&end);
+    for (int i = 0; i < 5; i++) {
+        (void) fab_shm_spell_add(&end.ways, 40000, FAB_SHM_PUSH);
+        fab_shm_spell_end(&end.ways, end.now += 1000);
+        fab_shm_spell_begin(&end.ways, end.now, i < 4 ? 0 : 1u << fab_shm_class(300000));
+        assert_int_equal(0, end.ways.pulled);
+    }
+    assert_true(end.ways.is_young);
+    fab_shm_spell_begin(&end.ways, end.now, 1u << fab_shm_class(40000));
+    assert_int_equal(0xff, end.ways.pulled); /* this one is joined */
+}
+
 /* A spell ends after 1 MiB. */
 static void spells_are_short(void **state)
 {
@@ -534,12 +612,14 @@ int main(void)
         cmocka_unit_test(steady_traffic),
         cmocka_unit_test(drifting_ends),
         cmocka_unit_test(other_traffic),
+        cmocka_unit_test(short_messages_first),
         cmocka_unit_test(fast_turns),
         cmocka_unit_test(changes_are_found),
         cmocka_unit_test(tries_are_few),
         cmocka_unit_test(classes),
         cmocka_unit_test(peers_differ),
         cmocka_unit_test(what_does_not_count),
+        cmocka_unit_test(other_lengths_of_peer),
         cmocka_unit_test(spells_are_short),
         cmocka_unit_test(refused),
         cmocka_unit_test(extreme_times),

@@ -337,7 +337,7 @@ static void mad_body(world_t *world)
         WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
         fab_peer_close(peer, FAB_USER_PML);
     }
-    CHECK(got > 1000 && fab_counters.bad_messages > 100 && fab_counters.tcp_peers_lost > 100);
+    CHECK(got > 1000 && fab_counters.bad_messages > 100 && fab_counters.connections_lost > 100);
 }
 
 static void test_mad(void **state)

@@ -238,6 +238,29 @@ static void test_last_word(void **state)
     assert_int_equal(world_run(1, false, last_word_body), 0);
 }
 
+/* A session over TCP does not pause: the peer that asks for it fails. */
+static void pause_body(world_t *world)
+{
+    const fab_tcp_hdr_t bye = {.id_len = FAB_TCP_ID_BYE, .app_ctx = FAB_SES_BYE_PAUSE};
+    int fd;
+    fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
+
+    CHECK((ssize_t) sizeof(bye) == send(fd, &bye, sizeof(bye), MSG_NOSIGNAL));
+    while (FAB_PEER_UP == peer->state && FAB_SES_UP == ep_of(peer)->ses.state) {
+        fab_tcp_expect(tcp_domain(world));
+        world_progress(world);
+    }
+    CHECK(FAB_PEER_FAILED == peer->state && 1 == fab_counters.bad_messages);
+    WORLD_UNTIL(1 == world->failures);
+    close(fd);
+}
+
+static void test_pause(void **state)
+{
+    (void) state;
+    assert_int_equal(world_run(1, false, pause_body), 0);
+}
+
 /* ---- no descriptors -------------------------------------------------------- */
 
 static int num_lines; /* that were logged */
@@ -365,8 +388,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_owed),
-        cmocka_unit_test(test_last_word), cmocka_unit_test(test_files),
-        cmocka_unit_test(test_unwatched),
+        cmocka_unit_test(test_last_word), cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_files),     cmocka_unit_test(test_unwatched),
     };
 
     world_use_providers("tcp");

@@ -78,7 +78,8 @@ static void get_body(world_t *world)
     world_barrier(world);
     if (0 == world->rank) {
         connect_to(world, world_peer(world, 1));
-        CHECK(fab_verbs_move_to(ep_of(world_peer(world, 2)), 1));
+        fab_verbs_cannot(&ep_of(world_peer(world, 2))->ses, OPAL_ERR_UNREACH, "This is a test.");
+        WORLD_UNTIL(1 == ep_of(world_peer(world, 2))->pair);
         connect_to(world, world_peer(world, 2));
         CHECK(1 == ep_of(world_peer(world, 2))->dom->index);
     }

@@ -38,13 +38,8 @@ static void test_crossed(void **state)
 static void stranger_calls(world_t *world)
 {
     const uint8_t *key = ep_of(world_peer(world, 0))->addr.key;
-    const fab_verbs_frame_t good = {.magic = FAB_VERBS_MAGIC,
-                                    .version = FAB_VERBS_VERSION,
-                                    .kind = FAB_VERBS_HELLO,
-                                    .name = world_name(1),
-                                    .target = world_name(0),
+    const fab_verbs_frame_t good = {.msg = {.kind = FAB_SES_HELLO, .window = 8, .serial = 1},
                                     .qpn = 17,
-                                    .window = 8,
                                     .reads = 1,
                                     .addr = verbs_domain(world)->addr};
     uint8_t wrong[FAB_SOCK_KEY];
@@ -59,10 +54,10 @@ static void stranger_calls(world_t *world)
         fab_verbs_frame_t bad = good;
         bad.qpn = 0 == i ? 0 : 1 == i ? 1 << 24 : 17;
         bad.psn = 2 == i ? 1 << 24 : 0;
-        bad.window = 3 == i ? 0 : 8;
-        bad.target += 4 == i;
-        bad.version += 5 == i;
-        bad.name = 6 == i ? bad.target : bad.name;
+        bad.msg.window = 3 == i ? 0 : 8;
+        bad.msg.kind = 4 == i ? FAB_SES_REFUSE + 1 : FAB_SES_HELLO;
+        bad.msg.serial -= 5 == i;
+        bad.pair = 6 == i ? FAB_VERBS_PAIRS : 0;
         CHECK(0 == stranger_asks(world, FAB_WIRE_VERBS, key, &bad, sizeof(bad)));
     }
 }
@@ -362,19 +357,20 @@ static void slow_body(world_t *world)
         if (!is_asked) {
             CHECK(OPAL_SUCCESS == fab_post(far, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         }
-        WORLD_UNTIL((is_asked ? FAB_VERBS_ANSWERING : FAB_VERBS_REPLIED) == ep_of(far)->state);
+        WORLD_UNTIL(FAB_VERBS_OPENING == ep_of(far)->path);
         for (uint64_t i = 0; i < 200; i++) {
             CHECK(OPAL_SUCCESS == fab_post(near, fab_hdr(AM_DATA, 0, 0), NULL, 0));
             WORLD_UNTIL(got > i + 1);
         }
-        CHECK((is_asked ? FAB_VERBS_ANSWERING : FAB_VERBS_REPLIED) == ep_of(far)->state);
+        CHECK((is_asked ? FAB_SES_ASKED : FAB_SES_TRYING) == ep_of(far)->ses.state);
+        CHECK(FAB_VERBS_OPENING == ep_of(far)->path);
         if (is_closed) {
             fab_peer_fail(far, OPAL_ERR_UNREACH, "This is a test.");
             WORLD_UNTIL(1 == world->failures);
             CHECK(NULL != far->ep);
         }
         atomic_store(&is_slow, false);
-        WORLD_UNTIL(is_closed ? NULL == far->ep : FAB_VERBS_UP == ep_of(far)->state);
+        WORLD_UNTIL(is_closed ? NULL == far->ep : FAB_SES_UP == ep_of(far)->ses.state);
         WORLD_UNTIL(got == (is_asked ? 202 : 201));
     } else if (1 == world->rank) {
         for (uint64_t i = 0; i < 200; i++) {
@@ -383,7 +379,7 @@ static void slow_body(world_t *world)
         }
     } else if (is_asked) {
         CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        WORLD_UNTIL(FAB_VERBS_UP == ep_of(world_peer(world, 0))->state);
+        WORLD_UNTIL(FAB_SES_UP == ep_of(world_peer(world, 0))->ses.state);
     } else if (!is_closed) {
         WORLD_UNTIL(1 == got);
     }

@@ -52,7 +52,7 @@ static void test_both_fail(void **state)
     unsetenv("TMDEV_LINK");
 }
 
-/* The port of rank 0 is down for good: rank 0 says so, and leaves rank 1, which hears that. */
+/* The port of rank 0 is down for good: rank 0 says so, and refuses rank 1, which hears that. */
 static void port_down_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
@@ -63,14 +63,12 @@ static void port_down_body(world_t *world)
     WORLD_UNTIL(1 == got);
     world_barrier_idle(world);
     if (0 == world->rank) {
-        fab_verbs_port_lost(verbs_domain(world)); /* as it says after ten seconds */
+        fab_verbs_fail_all(verbs_domain(world), "is down"); /* as it says after ten seconds */
         WORLD_UNTIL(1 == world->failures);
         CHECK(NULL != strstr(world->failed_why, "here is down"));
     } else {
-        WORLD_UNTIL(ep_of(peer)->has_left);
-        CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 1, 0), NULL, 0));
         WORLD_UNTIL(1 == world->failures);
-        CHECK(NULL != strstr(world->failed_why, "It takes no more messages"));
+        CHECK(NULL != strstr(world->failed_why, "It refused this process"));
     }
     CHECK(0 == fab_counters.verbs_other_ports);
     world_barrier(world);
@@ -118,8 +116,8 @@ static void left_body(world_t *world)
         while (!fab_proc_is_gone(addr->pid, addr->start_time)) {
             sched_yield();
         }
-        fab_verbs_port_lost(verbs_domain(world));
-        WORLD_UNTIL(ep_of(peer)->has_left && NULL == ep_of(peer)->failure);
+        fab_verbs_fail_all(verbs_domain(world), "is down");
+        WORLD_UNTIL(FAB_SES_GONE == ep_of(peer)->ses.state && NULL == ep_of(peer)->failure);
         CHECK(0 == world->failures && 0 == fab_counters.verbs_other_ports);
     }
 }

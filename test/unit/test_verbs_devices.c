@@ -20,7 +20,7 @@ enum { AM_DATA = 9 };
 
 static fab_verbs_domain_t *verbs_domain(fab_t *fab)
 {
-    return (fab_verbs_domain_t *) fab_core(fab)->slots[2].dom;
+    return (fab_verbs_domain_t *) fab_core(fab)->slots[3].dom;
 }
 
 /* A job whose processes have this setting of the device. */

@@ -89,7 +89,7 @@ static uint32_t in_use(world_t *world)
 
     for (int n = 0; NULL != (dom = fab_verbs_nth(verbs_domain(world), n)); n++) {
         TAILQ_FOREACH(conn, &dom->conns, link) {
-            num += NULL != conn->ep && FAB_VERBS_EVICTING != conn->ep->state;
+            num += NULL != conn->ep && FAB_SES_CLOSING != conn->ep->ses.state;
         }
     }
     return num;
@@ -205,7 +205,7 @@ static void test_ports(void **state)
     fab_params.verbs_max_connections = 0;
 }
 
-/* Each sends to all in turn, and closes whom it is done with: CLOSE, EVICT and HELLO cross. */
+/* Each sends to all in turn, and closes whom it is done with: BYE of both kinds and HELLO cross. */
 static void crossing_body(world_t *world)
 {
     fab_set_handler(world->fab, AM_DATA, on_number, NULL);
@@ -254,8 +254,8 @@ static void lost_body(world_t *world)
     if (0 == world->rank) {
         fab_params.verbs_max_connections = 1;
         fab_verbs_make_room(verbs_domain(world));
-        WORLD_UNTIL(ep->conn->head == ep->conn->tail); /* EVICT has arrived */
-        CHECK(FAB_VERBS_EVICTING == ep->state);
+        WORLD_UNTIL(ep->conn->head == ep->conn->tail); /* BYE has arrived */
+        CHECK(FAB_SES_CLOSING == ep->ses.state);
         world_cuts[1] = 1;
     }
     world_barrier_idle(world); /* until here rank 1 sees nothing of it */
@@ -266,7 +266,7 @@ static void lost_body(world_t *world)
         world_cuts[0] = 1;
     } else {
         uint64_t until = fab_now_us() + FAB_VERBS_LINGER_US * 6 / 5;
-        WORLD_UNTIL(FAB_VERBS_IDLE == ep->state);
+        WORLD_UNTIL(FAB_SES_KNOWN == ep->ses.state);
         WORLD_UNTIL(!comes_back || fab_now_us() > until);
         world_cuts[1] = !comes_back;
         WORLD_UNTIL(0 != world_cuts[0] && (!comes_back || 2 == total));

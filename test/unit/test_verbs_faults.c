@@ -133,7 +133,7 @@ static void killed_rma_body(world_t *world)
     op.remote = atomic_load(&world->shared->scratch[1]);
     op.rkey = *shared_key;
     CHECK(OPAL_SUCCESS == fab_get(&op)); /* not connected yet: it waits */
-    WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
+    WORLD_UNTIL(FAB_SES_UP == ep_of(peer)->ses.state);
     atomic_store(&world->shared->scratch[0], 1);
     while (!fab_proc_is_gone(ep_of(peer)->addr.pid, ep_of(peer)->addr.start_time)) {
     }
@@ -395,7 +395,7 @@ static void put_later_body(world_t *world)
     } else {
         WORLD_UNTIL(1 == got);
     }
-    CHECK(FAB_VERBS_UP == ep_of(peer)->state);
+    CHECK(FAB_SES_UP == ep_of(peer)->ses.state);
     if (1 == world->rank) {
         CHECK(0 == (verbs_domain(world)->access & IBV_ACCESS_REMOTE_WRITE));
         CHECK(OPAL_SUCCESS ==

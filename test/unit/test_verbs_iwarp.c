@@ -314,7 +314,7 @@ static void ask(world_t *world, const uint64_t *got)
         WORLD_UNTIL(*got > i);
     }
     WORLD_UNTIL(CONNECTED != way || NULL == atomic_load(&asking));
-    CHECK(FAB_VERBS_ASKING == ep_of(far)->state && NULL != atomic_load(&connecting));
+    CHECK(FAB_SES_TRYING == ep_of(far)->ses.state && NULL != atomic_load(&connecting));
     if (GIVEN_UP == way) {
         fab_peer_fail(far, OPAL_ERR_UNREACH, "This is a test.");
         WORLD_UNTIL(1 == world->failures);
@@ -324,7 +324,7 @@ static void ask(world_t *world, const uint64_t *got)
     if (GIVEN_UP == way) {
         WORLD_UNTIL(NULL == far->ep);
     } else if (CONNECTED == way) {
-        WORLD_UNTIL(FAB_VERBS_UP == ep_of(far)->state && 201 == *got);
+        WORLD_UNTIL(FAB_SES_UP == ep_of(far)->ses.state && 201 == *got);
     } else if (LOST == way) {
         WORLD_UNTIL(201 == *got);
         CHECK(0 == verbs_domain(world)->num_conns);

@@ -102,7 +102,7 @@ static int num_rails(const fab_peer_t *peer)
     int num = 0;
 
     for (const fab_verbs_ep_t *rail = ep_of(peer)->rails; NULL != rail; rail = rail->next_rail) {
-        num += FAB_VERBS_UP == rail->state;
+        num += FAB_SES_UP == rail->ses.state;
     }
     return num;
 }
@@ -348,7 +348,7 @@ static void first_body(world_t *world)
         by_all.rkey = offer_of(world, 1)->rkey;
         CHECK(OPAL_SUCCESS == fab_get(&by_all));
         WORLD_UNTIL(ep_of(peer)->rails->conn->in_flight > 0);
-        fab_verbs_port_lost(verbs_domain(world)); /* as it says after ten seconds */
+        fab_verbs_fail_all(verbs_domain(world), "is down"); /* as it says after ten seconds */
         WORLD_UNTIL(2 == completed);
         CHECK(OPAL_ERR_UNREACH == complete_status && 1 == world->failures);
         CHECK(0 == fab_counters.verbs_other_ports);

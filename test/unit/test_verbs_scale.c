@@ -15,6 +15,7 @@
 
 enum {
     MOST = 1000000,
+    HOST_IPS = 4,         /* of each host */
     KNOWN_BYTES = 832,    /* of memory for one that is known: 64 of them its record */
     FIRST_BYTES = 131072, /* for the first of them: chunks of records, the table of names */
     BOUND = 256,          /* verbs_max_connections */
@@ -47,6 +48,7 @@ static size_t address_of(const world_t *world, uint64_t name, unsigned char *add
     fab_verbs_addr_t addr = {0};
     memcpy(&addr, verbs, len);
     memcpy(addr.key, &name, sizeof(name));
+    addr.num_ips = HOST_IPS;
     addr.lid = (uint16_t) (1 + name % 49151);
     memcpy(verbs, &addr, len);
     return world->shared->len[0];

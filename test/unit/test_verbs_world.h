@@ -12,9 +12,10 @@
 #include "fabric/fab_core.h"
 #include "verbs/verbs.h"
 
+/* The table of providers has verbs there: fab_provider.c. */
 static inline fab_verbs_domain_t *verbs_domain(const world_t *world)
 {
-    return (fab_verbs_domain_t *) fab_core(world->fab)->slots[2].dom;
+    return (fab_verbs_domain_t *) fab_core(world->fab)->slots[3].dom;
 }
 
 static inline fab_verbs_ep_t *ep_of(const fab_peer_t *peer)
@@ -31,7 +32,7 @@ static inline bool is_by(const fab_peer_t *peer, const char *provider)
 static inline void connect_to(world_t *world, fab_peer_t *peer)
 {
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(FAB_VERBS_UP == ep_of(peer)->state);
+    WORLD_UNTIL(FAB_SES_UP == ep_of(peer)->ses.state);
 }
 
 /*
