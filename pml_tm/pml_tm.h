@@ -113,9 +113,11 @@ typedef struct mca_pml_tm {
     bool is_pausing; /* with a pause between two of them */
     /* processors that the job's processes on this host share, if params.wait is auto */
     double cpus;
-    atomic_uint thread_polls;   /* empty polls of Open MPI's progress, with threads */
-    atomic_uint thread_waits;   /* threads in mca_pml_tm_wait_threads() */
-    unsigned max_thread_waits;  /* with more than these, threads share processors */
+    atomic_uint thread_polls;  /* empty polls of Open MPI's progress, with threads */
+    atomic_uint thread_waits;  /* threads in mca_pml_tm_wait_threads() */
+    unsigned max_thread_waits; /* with more than these, threads share processors */
+    /* the one thread that has waited so far: its mca_pml_tm_waiting(); this struct: several have */
+    _Atomic(const void *) only_thread;
     unsigned locked_polls;      /* polls of waiting threads; lock: the fabric's */
     unsigned idle_polls;        /* polls of blocking calls since one found something */
     bool was_woken;             /* an event ended the last sleep */

@@ -104,16 +104,17 @@ static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
 
 /*
  * Should this poll cover all of Open MPI?  As in mca_pml_tm_wait(), polls of all calls count
- * together; each thread has its own count.
+ * together; with threads those of each call, and where several communicate, each poll does.
  */
-static bool is_others_turn(void)
+static bool is_others_turn(unsigned *polls)
 {
-    if (!fab_is_threaded(mca_pml_tm.fab)) {
-        if (0 != --mca_pml_tm.polls_left) {
-            return false;
-        }
-        mca_pml_tm.polls_left = mca_pml_tm.progress_interval;
+    if (fab_is_threaded(mca_pml_tm.fab)) {
+        return 0 == ++*polls % PML_TM_POLLS_PER_PROGRESS || !mca_pml_tm_is_only_thread();
     }
+    if (0 != --mca_pml_tm.polls_left) {
+        return false;
+    }
+    mca_pml_tm.polls_left = mca_pml_tm.progress_interval;
     return true;
 }
 
@@ -125,10 +126,11 @@ static int find_wait(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg
                      ompi_status_public_t *status)
 {
     ompi_communicator_t *retained = NULL;
+    unsigned polls = 0;
     int rc = MPI_SUCCESS;
 
     while (MPI_SUCCESS == rc && !find(src, tag, comm, taken, status, &retained)) {
-        if (!is_others_turn()) {
+        if (!is_others_turn(&polls)) {
             mca_pml_tm_poll();
             continue;
         }

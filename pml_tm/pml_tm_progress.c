@@ -67,6 +67,29 @@ int mca_pml_tm_poll_all(void)
     return events;
 }
 
+bool mca_pml_tm_is_only_thread(void)
+{
+    const void *self = mca_pml_tm_waiting(), *only;
+
+    if (PML_TM_SPIN != mca_pml_tm.idle || opal_progress_yield_when_idle) {
+        return false;
+    }
+    /* relaxed: nothing else is read by it */
+    only = atomic_load_explicit(&mca_pml_tm.only_thread, memory_order_relaxed);
+    if (!fab_mutex_is_wanted(&mca_pml_tm.fab->lock)) {
+        if (self == only) {
+            return true;
+        }
+        if (NULL == only &&
+            atomic_compare_exchange_strong_explicit(&mca_pml_tm.only_thread, &only, self,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    atomic_store_explicit(&mca_pml_tm.only_thread, &mca_pml_tm, memory_order_relaxed);
+    return false;
+}
+
 /*
  * Should a thread yield after an empty poll? Yes if another thread wants the lock, and now and then
  * to one that may want the processor: threads may share processors even where processes do not.
@@ -81,7 +104,7 @@ static bool is_thread_in_the_way(void)
     /* relaxed load and store: the count need not be exact */
     polls = atomic_load_explicit(&mca_pml_tm.thread_polls, memory_order_relaxed) + 1;
     atomic_store_explicit(&mca_pml_tm.thread_polls, polls, memory_order_relaxed);
-    return 0 == polls % PML_TM_POLLS_PER_PROGRESS;
+    return 0 == polls % PML_TM_POLLS_PER_PROGRESS && !mca_pml_tm_is_only_thread();
 }
 
 int mca_pml_tm_progress(void)
@@ -139,7 +162,7 @@ void mca_pml_tm_poll_ompi_for(ompi_request_t *request)
 /* Do waiting threads share processors? others: waiting threads besides the caller. */
 static inline bool is_crowded(unsigned others)
 {
-    return others >= mca_pml_tm.max_thread_waits;
+    return PML_TM_SPIN != mca_pml_tm.idle || others >= mca_pml_tm.max_thread_waits;
 }
 
 static inline unsigned num_thread_waits(void)
@@ -211,7 +234,8 @@ void mca_pml_tm_wait_threads(ompi_request_t *request)
         }
         if (0 != events) {
             idle = 0;
-        } else if (!mca_pml_tm_is_complete(request) && (!is_alone || idle >= LOCKS_BEFORE_YIELD)) {
+        } else if (!mca_pml_tm_is_complete(request) &&
+                   (!is_alone || (idle >= LOCKS_BEFORE_YIELD && !mca_pml_tm_is_only_thread()))) {
             mca_pml_tm_pause_thread(&idle);
         } else {
             ++idle;

@@ -42,9 +42,14 @@ static inline bool mca_pml_tm_poll_light(int *events)
 }
 
 /*
- * One poll of a blocking call that began without threads; polls_left has been counted down.  An MPI
- * session that was opened meanwhile may have brought threads.
+ * With threads, in a process that has a processor: has no other one waited so far, or wanted the
+ * lock?  A thread that communicates alone need not yield, as without threads: the kernel shares its
+ * processor with those that compute.  A yield costs a microsecond or more, so the answer to a
+ * message takes twice as long after one, and so the other process yields, too.
  */
+bool mca_pml_tm_is_only_thread(void);
+
+/* One poll of a blocking call, polls_left has been counted down; or with threads. */
 static inline void mca_pml_tm_poll(void)
 {
     int events;

@@ -4,7 +4,8 @@
  * and a wait that takes long, on one processor (crowd.sh).  All is done by waiting for others.
  * Whoever sleeps meanwhile polls all of Open MPI after each sleep.
  *
- * args: name of a counter that must have grown on each rank, or with ! before it, not at all...
+ * args: [threads: MPI_THREAD_MULTIPLE] name of a counter that must have grown on each rank, or with !
+ * before it, not at all...
  */
 #include <dlfcn.h>
 #include <unistd.h>
@@ -106,8 +107,11 @@ static bool are_as_wanted(int argc, char **argv, tm_counter_t *counter)
 int main(int argc, char **argv)
 {
     tm_counter_t counter[MAX_COUNTERS];
+    const bool is_threaded = argc > 1 && 0 == strcmp(argv[1], "threads");
 
-    tm_init(&argc, &argv, "crowd");
+    tm_init_thread(&argc, &argv, "crowd", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    argc -= is_threaded;
+    argv += is_threaded;
     for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
         counter[i] = tm_counter_open(argv[i] + ('!' == argv[i][0]));
     }

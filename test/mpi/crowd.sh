@@ -5,7 +5,8 @@
 # More ranks than processors: those who wait find out by themselves, yield, and sleep when it takes
 # long (crowd.c); and messages are not streamed, unless it is asked for.  All ranks, and mpirun,
 # which they take the number of processors from, are put on one processor.  Before that, where each
-# rank has a processor of its own and a script starts it, they poll.
+# rank has a processor of its own and a script starts it, they poll, and do not yield, with
+# MPI_THREAD_MULTIPLE neither while one thread of each communicates.
 . "$TM_SRC/test/lib/script.sh"
 program=$(tm_mpi_program crowd)
 cpu=$(sed -nE 's/^Cpus_allowed_list:\s*([0-9]+).*/\1/p' /proc/self/status)
@@ -22,6 +23,7 @@ on()
 if (($(nproc) > 1)); then
     TM_BIND_TO=core on 2 bash -c '"$@"; exit' script "$program"
     require 'waiting        spins: 2 processes, '
+    TM_BIND_TO=core on 2 env OMPI_MCA_mpi_yield_when_idle=0 "$program" threads '!pml_tm_wait_yields'
 fi
 taskset -p -c "$cpu" $$ >/dev/null || skip 'taskset does not work here'
 on 6 "$program" pml_tm_wait_yields pml_tm_wait_sleeps '!pml_tm_streamed'
