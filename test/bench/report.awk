@@ -32,6 +32,7 @@ BEGIN {
     describe("crowded_ms", "More ranks than processors: the first 300 barriers, 200 ring, 20 alltoall, ms", "ranks", "less")
     describe("crowded_us", "More ranks than processors, us", "ranks", "less")
     describe("crowded_switches", "Changes of the processor in these, all ranks", "ranks", "less")
+    describe("program_s", "Programs, by their own clocks, s", "ranks", "less")
     describe("init_ms", "Start and end: MPI_Init and MPI_Finalize, ms", "ranks", "less")
 }
 

@@ -75,7 +75,7 @@ compare=("$TM_SRC/test/bench/compare" --smoke --out "$TM_WORK/bench")
 grep -q '^no_such_pml: not available: ' bench/table.txt ||
     fail 'a PML that does not exist is not reported'
 "${compare[@]}" --add --peers "$TM_TEST_PML,ob1" --osu osu --imb imb/IMB-MPI1 osu_latency \
-    imb:Exchange counts halo cold crowded ||
+    imb:Exchange counts halo cold crowded programs ||
     fail 'test/bench/compare --osu'
 grep -q "^1,$TM_TEST_PML,osu_latency,np2,64,0.50,0.50$" bench/raw.csv ||
     fail 'the result of OSU is not taken'
@@ -85,6 +85,7 @@ grep -q '^1,ob1,imb:Exchange,np2,8,2.00,2.00$' bench/raw.csv ||
 metrics=(latency_us bandwidth_mbs rate_mmps written_us depth_us drain_us overlap_pct halo_us face_us
     memory_kib init_ms threads_mmps copies cold_us regret_us crowded_ms crowded_us)
 ! command -v strace >/dev/null || metrics+=(calls)
+! command -v lmp >/dev/null || metrics+=(program_s)
 for pml in "$TM_TEST_PML" ob1; do
     for metric in "${metrics[@]}"; do
         grep -q "^1,$pml,$metric," bench/raw.csv || fail "no $metric of $pml"

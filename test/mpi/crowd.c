@@ -4,8 +4,8 @@
  * and a wait that takes long, on one processor (crowd.sh).  All is done by waiting for others.
  * Whoever sleeps meanwhile polls all of Open MPI after each sleep.
  *
- * args: [threads: MPI_THREAD_MULTIPLE] name of a counter that must have grown on each rank, or with !
- * before it, not at all...
+ * args: [threads: MPI_THREAD_MULTIPLE] name of a counter that must have grown on each rank, or with
+ * ! before it, not at all...
  */
 #include <dlfcn.h>
 #include <unistd.h>
