@@ -124,9 +124,9 @@ typedef struct mca_pml_tm {
     uint64_t yielded_ns;        /* end of the last yield in a blocking call */
     unsigned progress_interval; /* polls of pml tm for one of all of Open MPI, when it waits */
     unsigned polls_left;        /* polls of blocking calls until one polls all of Open MPI */
-    /* without threads: polls of calls that return until one polls everything */
+    /* polls of calls that return until one polls everything; lock: the fabric's */
     unsigned light_left;
-    uint64_t full_ticks;         /* when everything was polled last (fab_ticks()) */
+    uint64_t full_ticks; /* when everything was polled last (fab_ticks()); lock: the fabric's */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */

@@ -49,53 +49,72 @@ static inline void release(ompi_communicator_t *retained)
 /*
  * Find the oldest matching message and set its status.  If the caller wants the message, it is
  * taken out of the domain, and retains the communicator, which the user may free before the message
- * is received.
+ * is received.  Lock held.
  */
+static bool find_locked(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
+                        ompi_status_public_t *status)
+{
+    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    fab_match_msg_t *match = fab_match_probe(&tmc->match, src, tag);
+    mca_pml_tm_msg_t *msg;
+
+    if (NULL == match) {
+        if (OPAL_UNLIKELY(0 != mca_pml_tm.num_throttled)) {
+            mca_pml_tm_flow_probe(tmc, src, tag);
+        }
+        return NULL == taken && find_in_ring(src, tag, comm, status);
+    }
+    msg = mca_pml_tm_msg_of(match);
+    mca_pml_tm_set_status(status, mca_pml_tm_msg_source(msg->hdr), mca_pml_tm_tag_tag(msg->hdr.tag),
+                          msg->len);
+    if (NULL != taken) {
+        fab_match_remove_msg(&tmc->match, match);
+        *taken = msg;
+        OBJ_RETAIN(comm);
+    }
+    return true;
+}
+
+/* The same, lock not held; what is not found at once will be waited for. */
 static bool find(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                  ompi_status_public_t *status, ompi_communicator_t **retained)
 {
-    mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
-    fab_match_msg_t *match;
-    mca_pml_tm_msg_t *msg;
+    bool is_found;
 
     fab_lock(mca_pml_tm.fab);
-    match = fab_match_probe(&tmc->match, src, tag);
-    if (NULL != match) {
-        msg = mca_pml_tm_msg_of(match);
-        mca_pml_tm_set_status(status, mca_pml_tm_msg_source(msg->hdr),
-                              mca_pml_tm_tag_tag(msg->hdr.tag), msg->len);
-        if (NULL != taken) {
-            fab_match_remove_msg(&tmc->match, match);
-            *taken = msg;
-            OBJ_RETAIN(comm);
-        }
-    } else {
+    is_found = find_locked(src, tag, comm, taken, status);
+    if (!is_found) {
         retain(retained, comm);
     }
-    if (OPAL_UNLIKELY(NULL == match && 0 != mca_pml_tm.num_throttled)) {
-        mca_pml_tm_flow_probe(tmc, src, tag);
-    }
     fab_unlock(mca_pml_tm.fab);
-    return NULL != match || (NULL == taken && find_in_ring(src, tag, comm, status));
+    return is_found;
 }
 
-/* Look, progress once, look again. */
+/* Look, progress once, look again: by a light poll all in one critical section. */
 static bool find_now(int src, int tag, ompi_communicator_t *comm, mca_pml_tm_msg_t **taken,
                      ompi_status_public_t *status)
 {
     ompi_communicator_t *retained = NULL;
-    bool is_found = find(src, tag, comm, taken, status, &retained);
-    int events;
+    bool is_found, is_over = true;
+    int events = 0;
 
+    fab_lock(mca_pml_tm.fab);
+    is_found = find_locked(src, tag, comm, taken, status);
     if (!is_found) {
-        if (mca_pml_tm_poll_light(&events)) {
-            if (0 == events) {
-                return false; /* without threads: nothing is retained */
-            }
-        } else {
-            mca_pml_tm_poll_ompi((mca_pml_tm_waiting_t){
-                .comm = comm, .source = src, .tag = tag, .may_return = true});
+        is_over = mca_pml_tm_poll_light_locked(&events);
+        if (!is_over) {
+            retain(&retained, comm);
+        } else if (0 != events) {
+            is_found = find_locked(src, tag, comm, taken, status);
         }
+    }
+    fab_unlock(mca_pml_tm.fab);
+    if (0 != events) {
+        mca_pml_tm_complete_done();
+    }
+    if (!is_over) {
+        mca_pml_tm_poll_ompi(
+            (mca_pml_tm_waiting_t){.comm = comm, .source = src, .tag = tag, .may_return = true});
         is_found = find(src, tag, comm, taken, status, &retained);
         release(retained);
     }

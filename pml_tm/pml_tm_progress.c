@@ -36,7 +36,7 @@ int mca_pml_tm_progress_locked(void)
 
 /*
  * Everything is polled now; how many light polls may follow?  None where a process that waits
- * yields or sleeps, since its next poll may come late.
+ * yields or sleeps, since its next poll may come late.  Lock held.
  */
 static void begin_light_polls(void)
 {
@@ -55,10 +55,8 @@ int mca_pml_tm_poll_all(void)
     if (OPAL_UNLIKELY(!mca_pml_tm.is_enabled)) {
         return 0;
     }
-    if (!fab_is_threaded(mca_pml_tm.fab)) {
-        begin_light_polls();
-    }
     if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
+        begin_light_polls();
         events = mca_pml_tm_progress_locked();
         fab_unlock(mca_pml_tm.fab);
     }

@@ -23,31 +23,46 @@ int mca_pml_tm_progress_locked(void);
 int mca_pml_tm_poll_all(void);
 
 /*
- * A poll for messages alone, in a call that returns if there are none.  False: it was not made,
- * since everything is to be polled now, by mca_pml_tm_poll_all(), as in each call of a program that
- * polls seldom.  *events: what came.
- */
-static inline bool mca_pml_tm_poll_light(int *events)
-{
-    if (OPAL_UNLIKELY(0 == mca_pml_tm.light_left || fab_is_threaded(mca_pml_tm.fab) ||
-                      fab_ticks() - mca_pml_tm.full_ticks >= FAB_FAR_TICKS)) {
-        return false;
-    }
-    --mca_pml_tm.light_left;
-    *events = fab_poll(mca_pml_tm.fab);
-    if (0 != *events) {
-        mca_pml_tm_complete_done();
-    }
-    return true;
-}
-
-/*
  * With threads, in a process that has a processor: has no other one waited so far, or wanted the
  * lock?  A thread that communicates alone need not yield, as without threads: the kernel shares its
  * processor with those that compute.  A yield costs a microsecond or more, so the answer to a
  * message takes twice as long after one, and so the other process yields, too.
  */
 bool mca_pml_tm_is_only_thread(void);
+
+/*
+ * A poll for messages alone, in a call that returns if there are none.  False: it was not made,
+ * since everything is to be polled now, by mca_pml_tm_poll_all(), as in each call of a program that
+ * polls seldom, or of one of several threads.  *events: what came; if something did, the caller
+ * calls mca_pml_tm_complete_done() without the lock.  Lock held.
+ */
+static inline bool mca_pml_tm_poll_light_locked(int *events)
+{
+    if (OPAL_UNLIKELY(0 == mca_pml_tm.light_left ||
+                      fab_ticks() - mca_pml_tm.full_ticks >= FAB_FAR_TICKS ||
+                      (fab_is_threaded(mca_pml_tm.fab) && !mca_pml_tm_is_only_thread()))) {
+        return false;
+    }
+    --mca_pml_tm.light_left;
+    *events = fab_poll(mca_pml_tm.fab);
+    return true;
+}
+
+/* The same, lock not held; the call for what came has been made.  False also if the lock is taken. */
+static inline bool mca_pml_tm_poll_light(int *events)
+{
+    bool is_made;
+
+    if (OPAL_UNLIKELY(!fab_trylock(mca_pml_tm.fab))) {
+        return false;
+    }
+    is_made = mca_pml_tm_poll_light_locked(events);
+    fab_unlock(mca_pml_tm.fab);
+    if (is_made && 0 != *events) {
+        mca_pml_tm_complete_done();
+    }
+    return is_made;
+}
 
 /* One poll of a blocking call, polls_left has been counted down; or with threads. */
 static inline void mca_pml_tm_poll(void)

@@ -49,9 +49,7 @@ void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
 static void poll_others_next(void)
 {
     mca_pml_tm.polls_left = 1;
-    if (!fab_is_threaded(mca_pml_tm.fab)) {
-        mca_pml_tm.light_left = 0;
-    }
+    mca_pml_tm.light_left = 0;
     mca_pml_tm.locked_polls = mca_pml_tm.progress_interval;
 }
 
