@@ -104,6 +104,7 @@ static const fab_param_t rows[] = {
     {
         FAB_PARAM(mca_pml_tm_params_t, report_signal, INT, 4),
         FAB_PARAM_NUMBER(0, 1, 64),
+        .is_signal = true,
         .special = 0,
         .special_means = "none",
         .help = "Number of a signal that makes a process report at once what it waits for; with "

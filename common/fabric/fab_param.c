@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static bool param_is_allowed_number(const fab_param_t *row, long long value)
         return true;
     }
     return row->min <= value && value <= row->max &&
-           (!row->is_power_of_two || 0 == (value & (value - 1)));
+           (!row->is_power_of_two || 0 == (value & (value - 1))) &&
+           (!row->is_signal || (SIGKILL != value && SIGSTOP != value));
 }
 
 static bool param_is_allowed_string(const fab_param_t *row, const char *value)
@@ -85,8 +87,9 @@ static int param_allowed(const fab_param_t *row, char *buf, size_t size)
         if (LLONG_MAX == row->max) {
             return snprintf(buf, size, "at least %lld%s%s%s", row->min, space, unit, special);
         }
-        return snprintf(buf, size, "%lld to %lld%s%s%s%s", row->min, row->max, space, unit,
-                        row->is_power_of_two ? ", a power of two" : "", special);
+        return snprintf(buf, size, "%lld to %lld%s%s%s%s%s", row->min, row->max, space, unit,
+                        row->is_power_of_two ? ", a power of two" : "",
+                        row->is_signal ? ", but not SIGKILL and SIGSTOP" : "", special);
     }
     if (NULL == row->words[0]) {
         return snprintf(buf, size, "%s; empty: %s", row->form, row->empty_means);

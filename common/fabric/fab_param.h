@@ -41,6 +41,7 @@ typedef struct fab_param {
     long long max;
     const char *unit;     /* "bytes"; NULL: none */
     bool is_power_of_two; /* no other number in the range is allowed */
+    bool is_signal;       /* a signal's number: not SIGKILL, SIGSTOP */
     /* meaning of the one special value that is also allowed; NULL: there is none */
     const char *special_means;
     long long special;

@@ -15,7 +15,7 @@ tm_packages_test=(
     binutils bubblewrap charliecloud clang clang-format debhelper debootstrap dpkg-dev
     environment-modules gcc-aarch64-linux-gnu gdb gnuplot-nox hpcc ibverbs-utils iproute2 lammps
     libc6-dev-arm64-cross libclang-rt-dev libcmocka-dev libfabric-bin mandoc
-    munge netpipe-openmpi patchelf procps python3 python3-mpi4py python3-numpy
+    munge netpipe-openmpi patchelf podman procps python3 python3-mpi4py python3-numpy
     python3-pyverbs qemu-user rdma-core rpm rsync shellcheck slurm-client slurmctld slurmd spin
     strace systemtap-sdt-dev util-linux valgrind zsh
 )
@@ -51,7 +51,7 @@ tm_program_packages=(
     hpcc:hpcc ibv_devinfo:ibverbs-utils ip:iproute2 fi_info:libfabric-bin
     libfabric-1.15:libfabric-dev
     lmp:lammps mandoc:mandoc munged:munge NPopenmpi:netpipe-openmpi
-    patchelf:patchelf pgrep:procps
+    patchelf:patchelf pgrep:procps podman:podman
     python3:python3 qemu-system-x86_64:qemu-system-x86 readelf:binutils shellcheck:shellcheck
     slurmctld:slurmctld slurmd:slurmd srun:slurm-client sys/sdt.h:systemtap-sdt-dev
     debootstrap:debootstrap dpkg-source:dpkg-dev spin:spin ss:iproute2 valgrind:valgrind zsh:zsh

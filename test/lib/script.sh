@@ -140,3 +140,15 @@ tm_mpi_program()
     tm_compile_mpi "$TM_SRC/test/mpi/$1.c" >&2 || fail "test/mpi/$1.c does not compile"
     tm_binary "mpi/$1"
 }
+
+# tm_image DIRECTORY: makes a root directory for containers.  With /usr and TM_SRC bound to it, it has
+# the programs of this system.
+tm_image()
+{
+    local name
+    mkdir -p "$1"/{dev,home,proc,run,sys,tmp,usr} "$1$TM_SRC"
+    for name in bin lib lib64 sbin; do
+        ln -s "usr/$name" "$1/$name"
+    done
+    cp -a /etc "$1"
+}

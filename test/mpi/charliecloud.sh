@@ -6,13 +6,8 @@
 # where a process cannot read the other's. All of a host in one (ch-run --join): as without.
 . "$TM_SRC/test/lib/script.sh"
 
-# An image that has the programs of this system.
 image=$TM_WORK/image
-mkdir -p "$image"/{dev,home,proc,run,sys,tmp,usr} "$image$TM_SRC"
-for name in bin lib lib64 sbin; do
-    ln -s "usr/$name" "$image/$name"
-done
-cp -a /etc "$image"
+tm_image "$image"
 export USER=${USER:-$(id -un)}
 ch-run -b /usr "$image" -- true || skip "ch-run can make no container here"
 

@@ -58,6 +58,7 @@ accepted pml_tm_eager_limit 32K
 
 # What is no number, which Open MPI takes for the default, or for what it begins with.
 refused pml_tm_eager_limit abc 'is "abc"; allowed: 0 to 2147483647 bytes; -1: '
+refused pml_tm_report_signal 9 'is 9; allowed: 1 to 64, but not SIGKILL and SIGSTOP; 0: none'
 refused pml_tm_report_after 5s 'is "5s"; allowed: 1 to 1000000 seconds; 0: '
 
 # One box, of one process of the host, with the name that the user gave; and not Open MPI's, which
