@@ -61,34 +61,47 @@ int fab_peer_open(fab_t *fab, fab_user_t user, uint64_t name, const void *addres
     return OPAL_SUCCESS;
 }
 
-fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
-                               const void *address, size_t len, bool *is_later)
+/* A record, for this provider alone, for a name that is not known.  NULL: not possible. */
+static fab_peer_t *peer_meet(fab_core_t *core, int provider, uint64_t name, const void *address,
+                             size_t len)
 {
-    fab_core_t *core = fab_core(fab);
-    fab_peer_t *known = fab_peer_find(fab, name);
-    uint32_t number;
+    uint32_t number = fab_record_new(core, name);
     const char *why;
-    int i = 0;
 
-    while (fab_providers[i] != provider) {
-        i++;
-    }
-    *is_later = NULL != known && fab_move_asked_by(core, known, i, address, len);
-    if (NULL != known) {
-        return known;
-    }
-    number = fab_record_new(core, name);
     if (FAB_NO_RECORD == number) {
         return NULL;
     }
     if (OPAL_SUCCESS !=
-        fab_choose_this(core, fab_core_record(core, number), i, address, len, &why)) {
-        fab_log(fab, 1, "a process that calls itself 0x%llx was refused by provider %s: %s",
-                (unsigned long long) name, provider->name, why);
+        fab_choose_this(core, fab_core_record(core, number), provider, address, len, &why)) {
+        fab_log(&core->fab, 1, "a process that calls itself 0x%llx was refused by provider %s: %s",
+                (unsigned long long) name, fab_providers[provider]->name, why);
         fab_record_release(core, number);
         return NULL;
     }
     return fab_record_enter(core, number);
+}
+
+fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
+                               const void *address, size_t len, bool *is_later)
+{
+    fab_core_t *core = fab_core(fab);
+    fab_peer_t *peer = fab_peer_find(fab, name);
+    int i = 0;
+
+    *is_later = false;
+    if (name == fab->config.name) {
+        return NULL;
+    }
+    while (fab_providers[i] != provider) {
+        i++;
+    }
+    if (NULL == peer) {
+        return peer_meet(core, i, name, address, len);
+    }
+    *is_later = fab_move_asked_by(core, peer, i, address, len);
+    return !*is_later && FAB_PEER_FAILED != peer->state && NULL != peer->ep && i == peer->provider
+               ? peer
+               : NULL;
 }
 
 /* ---- a peer goes -------------------------------------------------------- */

@@ -161,9 +161,11 @@ bool fab_provider_is_list(const char *list);
 bool fab_provider_is_in(const fab_provider_t *provider, const char *list);
 
 /*
- * The peer record for a name that a message brought, made for this provider if it is new; NULL: no
- * memory.  If another provider was to reach it, and had no connection yet, it moves to this one:
- * *is_later, ask again after the next fab_progress().
+ * The peer of a name that a message brought, made for this provider if it is new.  It has an
+ * endpoint of this provider's, whose address is to be compared.  NULL: the message is refused, since
+ * the peer is this process, has failed or is reached by another provider, or there is no memory; but
+ * with *is_later ask again after the next fab_progress(): the peer was to be reached by another
+ * provider, had not used that, and moves to this one.
  */
 FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
                                           const void *address, size_t len, bool *is_later);

@@ -368,13 +368,8 @@ static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_frame_t *frame, 
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, frame->name, &frame->addr,
                                           sizeof(frame->addr), is_later);
-    fab_ofi_ep_t *ep;
+    fab_ofi_ep_t *ep = NULL != peer ? fab_ofi_ep_of(peer) : NULL;
 
-    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        dom->provider != fab_peer_provider(peer)) {
-        return NULL;
-    }
-    ep = fab_ofi_ep_of(peer);
     return NULL != ep && 0 == memcmp(&ep->addr, &frame->addr, sizeof(ep->addr)) ? ep : NULL;
 }
 

@@ -138,18 +138,9 @@ static fab_shm_ep_t *sender(fab_shm_domain_t *dom, uint64_t name, const fab_shm_
     bool is_later; /* shm goes before those that a peer can leave */
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, name, addr, sizeof(*addr),
                                           &is_later);
-    fab_shm_ep_t *ep;
+    fab_shm_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
-    LIST_FOREACH(ep, &dom->eps, link) {
-        if (ep->peer == peer) {
-            break;
-        }
-    }
-    if (NULL == ep || FAB_PEER_FAILED == peer->state ||
-        0 != memcmp(&ep->addr, addr, sizeof(*addr))) {
-        return NULL;
-    }
-    return ep;
+    return NULL != ep && 0 == memcmp(&ep->addr, addr, sizeof(*addr)) ? ep : NULL;
 }
 
 /* A new ring: find its sender, and poll it from now on. */

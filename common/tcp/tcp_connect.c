@@ -216,19 +216,10 @@ static void refuse(fab_sock_t *sock)
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                            const fab_tcp_frame_t *hello, bool *is_later)
 {
-    uint64_t name = sock->greeting.name;
-    fab_peer_t *peer = NULL;
-    fab_tcp_ep_t *ep;
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
+                                          &hello->addr, sizeof(hello->addr), is_later);
+    fab_tcp_ep_t *ep = NULL != peer ? fab_tcp_ep_of(peer) : NULL;
 
-    if (name != dom->fab->config.name) {
-        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr),
-                                  is_later);
-    }
-    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        dom->provider != fab_peer_provider(peer)) {
-        return NULL;
-    }
-    ep = fab_tcp_ep_of(peer);
     return NULL != ep && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) ? ep : NULL;
 }
 

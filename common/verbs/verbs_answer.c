@@ -201,22 +201,15 @@ static bool frame_is_sound(const fab_verbs_frame_t *frame)
 static fab_verbs_ep_t *asker(const fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
 {
     fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    uint64_t name = sock->greeting.name;
-    fab_peer_t *peer = NULL;
-    fab_verbs_ep_t *ep;
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
+                                          &hello->addr, sizeof(hello->addr), is_later);
+    fab_verbs_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
-    if (name != dom->fab->config.name) {
-        peer = fab_peer_from_wire(dom->fab, dom->provider, name, &hello->addr, sizeof(hello->addr),
-                                  is_later);
-    }
-    if (NULL == peer || *is_later || FAB_PEER_FAILED == peer->state || NULL == peer->ep ||
-        dom->provider != fab_peer_provider(peer)) {
+    if (NULL == ep || 0 != memcmp(&ep->addr, &hello->addr, fab_verbs_addr_len(&ep->addr))) {
         return NULL;
     }
-    ep = peer->ep;
     *is_later = NULL != ep->failure; /* its last word may be here, or another port's turn be next */
-    return !*is_later && 0 == memcmp(&ep->addr, &hello->addr, fab_verbs_addr_len(&ep->addr)) ? ep
-                                                                                             : NULL;
+    return *is_later ? NULL : ep;
 }
 
 /* For shares of long data.  NULL: there is no such rail, or no more. */
