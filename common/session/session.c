@@ -117,7 +117,7 @@ static void up(fab_ses_t *ses)
     }
 }
 
-static void refuse(fab_ses_domain_t *dom, void *via, fab_ses_reason_t reason)
+void fab_ses_refuse(fab_ses_domain_t *dom, void *via, fab_ses_reason_t reason)
 {
     const fab_ses_msg_t msg = {
         .kind = FAB_SES_REFUSE, .reason = (uint8_t) reason, .serial = dom->ops->hello(via)->serial};
@@ -147,7 +147,7 @@ static void answer(fab_ses_t *ses, void *via)
                                    .other = ses->serial};
     why = ses->dom->ops->answer(ses, via, &welcome);
     if (NULL != why) {
-        refuse(ses->dom, via, FAB_SES_REASON_RESOURCES);
+        fab_ses_refuse(ses->dom, via, FAB_SES_REASON_RESOURCES);
         cannot(ses, OPAL_ERR_OUT_OF_RESOURCE, why);
         return;
     }
@@ -215,7 +215,7 @@ static void cannot(fab_ses_t *ses, int rc, const char *why)
         return;
     }
     if (NULL != ses->parked) {
-        refuse(ses->dom, ses->parked, FAB_SES_REASON_WAY);
+        fab_ses_refuse(ses->dom, ses->parked, FAB_SES_REASON_WAY);
         ses->parked = NULL;
     }
     ses->is_owed = is_owed;
@@ -322,7 +322,7 @@ void fab_ses_drop(fab_ses_t *ses)
     refuse_peer(ses);
     give_up(ses, true);
     if (NULL != ses->parked) {
-        refuse(ses->dom, ses->parked, FAB_SES_REASON_PEER);
+        fab_ses_refuse(ses->dom, ses->parked, FAB_SES_REASON_PEER);
         ses->parked = NULL;
     }
     ses->state = FAB_SES_GONE;
@@ -347,7 +347,7 @@ static void asked_while_up(fab_ses_t *ses, void *via)
         answer(ses, via);
         return;
     }
-    refuse(ses->dom, via, FAB_SES_REASON_PEER);
+    fab_ses_refuse(ses->dom, via, FAB_SES_REASON_PEER);
     fail(ses, OPAL_ERR_COMM_FAILURE, "It gave up the session and asked for another one.");
 }
 
@@ -367,7 +367,7 @@ void fab_ses_on_hello(fab_ses_t *ses, void *via)
     if (serial <= ses->void_ || !ses->dom->ops->is_open(via)) {
         ses->dom->ops->free_via(via);
     } else if (ses->is_failed) {
-        refuse(ses->dom, via, FAB_SES_REASON_PEER);
+        fab_ses_refuse(ses->dom, via, FAB_SES_REASON_PEER);
     } else if (NULL != ses->failure) {
         park(ses, via); /* the last word may be among what came before the path broke */
     } else if (FAB_SES_UP == ses->state) {

@@ -137,7 +137,10 @@ typedef struct fab_ses_ops {
     const char *(*accept)(fab_ses_t *ses, const fab_ses_msg_t *welcome);
     /* Send REFUSE to the sender of this HELLO.  Takes via. */
     void (*refuse)(fab_ses_domain_t *dom, void *via, const fab_ses_msg_t *refuse);
-    /* The same to the peer, whose WELCOME, or earlier HELLO, is meant; without a via only. */
+    /*
+     * The same to the peer, whose WELCOME, or earlier HELLO, is meant.  NULL with FAB_SES_VIA: who
+     * waits hears that the via is closed.
+     */
     void (*refuse_peer)(fab_ses_t *ses, const fab_ses_msg_t *refuse);
 
     const fab_ses_msg_t *(*hello)(const void *via);
@@ -256,6 +259,9 @@ FAB_EXPORT void fab_ses_stamp(fab_ses_t *ses, fab_ses_msg_t *hello);
 
 /* HELLO came, proved, of the peer's address.  Takes via. */
 FAB_EXPORT void fab_ses_on_hello(fab_ses_t *ses, void *via);
+
+/* HELLO came that leads to no session: say so.  Takes via. */
+FAB_EXPORT void fab_ses_refuse(fab_ses_domain_t *dom, void *via, fab_ses_reason_t reason);
 
 /* WELCOME or REFUSE came: to the own HELLO, or to the own WELCOME. */
 FAB_EXPORT void fab_ses_on_answer(fab_ses_t *ses, const fab_ses_msg_t *msg);

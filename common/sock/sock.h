@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 
 #include "fabric/fab.h"
+#include "session/session_wire.h"
 #include "sock/sock_ip.h"
 #include "sock/sock_proof.h"
 #include "sock/sock_race.h"
@@ -173,6 +174,15 @@ FAB_EXPORT bool fab_sock_is_open(const fab_sock_t *sock);
 
 /* Deliver the latest frame again, in the next poll. */
 FAB_EXPORT void fab_sock_defer(fab_sock_t *sock);
+
+/*
+ * The socket as what the HELLO of a session came by: the via of fab_ses_ops_t (session.h).  For
+ * providers whose frames begin with fab_ses_msg_t.
+ */
+FAB_EXPORT const fab_ses_msg_t *fab_sock_via_hello(const void *via);
+FAB_EXPORT bool fab_sock_via_is_open(const void *via);
+FAB_EXPORT void fab_sock_via_free(void *via);
+FAB_EXPORT void fab_sock_via_again(void *via);
 
 /* The answer is invalid: the socket counts as broken. */
 FAB_EXPORT void fab_sock_reject(fab_sock_t *sock);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 #include "fabric/fab_random.h"
 
@@ -272,6 +273,30 @@ bool fab_sock_is_open(const fab_sock_t *sock)
 void fab_sock_defer(fab_sock_t *sock)
 {
     sock->is_deferred = true;
+}
+
+const fab_ses_msg_t *fab_sock_via_hello(const void *via)
+{
+    return (const fab_ses_msg_t *) (const void *) ((const fab_sock_t *) via)->frame;
+}
+
+bool fab_sock_via_is_open(const void *via)
+{
+    return fab_sock_is_open(via);
+}
+
+void fab_sock_via_free(void *via)
+{
+    fab_counters.crossed++;
+    fab_sock_release(via);
+}
+
+void fab_sock_via_again(void *via)
+{
+    fab_sock_t *sock = via;
+
+    sock->owner = NULL;
+    fab_sock_defer(sock);
 }
 
 void fab_sock_reject(fab_sock_t *sock)

@@ -91,35 +91,6 @@ static void ses_refuse(fab_ses_domain_t *ses_dom, void *via, const fab_ses_msg_t
     fab_sock_release(sock);
 }
 
-static void ses_refuse_peer(fab_ses_t *ses, const fab_ses_msg_t *msg)
-{
-    (void) ses, (void) msg; /* whose connection is closed hears it */
-}
-
-static const fab_ses_msg_t *ses_hello(const void *via)
-{
-    return &((const fab_tcp_frame_t *) (const void *) ((const fab_sock_t *) via)->frame)->msg;
-}
-
-static bool ses_is_open(const void *via)
-{
-    return fab_sock_is_open(via);
-}
-
-static void ses_free_via(void *via)
-{
-    fab_counters.crossed++;
-    fab_sock_release(via);
-}
-
-static void ses_again(void *via)
-{
-    fab_sock_t *sock = via;
-
-    sock->owner = NULL;
-    fab_sock_defer(sock);
-}
-
 static void ses_up(fab_ses_t *ses, bool has_asked)
 {
     (void) ses, (void) has_asked;
@@ -162,11 +133,10 @@ const fab_ses_ops_t fab_tcp_ses_ops = {
     .answer = ses_answer,
     .accept = ses_accept,
     .refuse = ses_refuse,
-    .refuse_peer = ses_refuse_peer,
-    .hello = ses_hello,
-    .is_open = ses_is_open,
-    .free_via = ses_free_via,
-    .again = ses_again,
+    .hello = fab_sock_via_hello,
+    .is_open = fab_sock_via_is_open,
+    .free_via = fab_sock_via_free,
+    .again = fab_sock_via_again,
     .up = ses_up,
     .bye = ses_bye,
     .credit = ses_credit,
@@ -204,14 +174,6 @@ bool fab_tcp_is_alive(const fab_sock_t *sock)
     return false;
 }
 
-static void refuse(fab_sock_t *sock)
-{
-    const fab_ses_msg_t msg = {
-        .kind = FAB_SES_REFUSE, .reason = FAB_SES_REASON_PEER, .serial = ses_hello(sock)->serial};
-
-    ses_refuse(NULL, sock, &msg);
-}
-
 /* The endpoint of the process that connects.  NULL: it is refused. */
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                            const fab_tcp_frame_t *hello, bool *is_later)
@@ -226,6 +188,7 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
 /* The peer asks for a link beside the connection that is up. */
 static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tcp_ep_t *ep)
 {
+    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_tcp_ep_t *link = NULL;
     fab_sock_sealed_t left;
     size_t left_len;
@@ -234,13 +197,13 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tc
         link = fab_tcp_link_accept(ep, hello->link);
     }
     if (NULL == link) {
-        refuse(sock);
+        fab_ses_refuse(&dom->ses, sock, FAB_SES_REASON_PEER);
         return;
     }
     const fab_tcp_frame_t welcome = {.msg = {.kind = FAB_SES_WELCOME,
                                              .serial = hello->msg.serial,
                                              .other = ep->links->got[link->link]},
-                                     .addr = ep->dom->addr};
+                                     .addr = dom->addr};
     fab_sock_send(sock, &welcome);
     int fd = fab_sock_take(sock, &left, &left_len);
     fab_tcp_link_open(link, fd, &left, left_len);
@@ -248,20 +211,21 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tc
 
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 {
+    fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
     bool is_later = false;
     fab_tcp_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
-        ses_free_via(sock); /* it has an answer by now, or wants none any more */
+        fab_sock_via_free(sock); /* it has an answer by now, or wants none any more */
         return;
     }
-    ep = asker(fab_sock_set_dom(sock->set), sock, hello, &is_later);
+    ep = asker(dom, sock, hello, &is_later);
     if (0 != hello->link) {
         on_link_hello(sock, hello, ep);
     } else if (is_later) {
         fab_sock_defer(sock);
     } else if (NULL == ep || !fab_ses_msg_is_sound(&hello->msg)) {
-        refuse(sock);
+        fab_ses_refuse(&dom->ses, sock, FAB_SES_REASON_PEER);
     } else {
         sock->owner = ep; /* if it is parked */
         fab_ses_on_hello(&ep->ses, sock);

@@ -117,6 +117,7 @@ typedef struct fab_tcp_frame {
 } fab_tcp_frame_t;
 
 _Static_assert(448 == sizeof(fab_tcp_frame_t), "fab_tcp_frame_t is a wire format");
+_Static_assert(0 == offsetof(fab_tcp_frame_t, msg), "sock.h finds it there");
 _Static_assert(sizeof(fab_tcp_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 #endif /* FAB_TCP_WIRE_H */

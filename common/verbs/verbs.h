@@ -478,10 +478,8 @@ const char *fab_verbs_conn_prepare(fab_verbs_ep_t *ep);
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep);
 /* Those of the asked side are: say so. */
 void fab_verbs_welcome(fab_verbs_ep_t *ep);
-/* The HELLO that came by this socket; refuse it, which releases the socket. */
+/* The HELLO that came by this socket. */
 const fab_verbs_frame_t *fab_verbs_frame_in(const void *via);
-void fab_verbs_refuse(fab_sock_t *sock, fab_ses_reason_t reason);
-void fab_verbs_send_refuse(fab_sock_t *sock, const fab_ses_msg_t *msg);
 
 /* ---- verbs_rails.c ---- */
 

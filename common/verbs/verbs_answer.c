@@ -44,37 +44,14 @@ static const char *ses_answer(fab_ses_t *ses, void *via, const fab_ses_msg_t *we
 
 static void ses_refuse(fab_ses_domain_t *ses_dom, void *via, const fab_ses_msg_t *msg)
 {
-    (void) ses_dom;
-    fab_verbs_send_refuse(via, msg);
-}
-
-static void ses_refuse_peer(fab_ses_t *ses, const fab_ses_msg_t *msg)
-{
-    (void) ses, (void) msg; /* whose TCP connection is closed hears it */
-}
-
-static const fab_ses_msg_t *ses_hello(const void *via)
-{
-    return &fab_verbs_frame_in(via)->msg;
-}
-
-static bool ses_is_open(const void *via)
-{
-    return fab_sock_is_open(via);
-}
-
-static void ses_free_via(void *via)
-{
-    fab_counters.crossed++;
-    fab_sock_release(via);
-}
-
-static void ses_again(void *via)
-{
     fab_sock_t *sock = via;
+    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
+    const fab_verbs_frame_t frame = {.msg = *msg, .addr = dom->addr};
 
-    sock->owner = NULL;
-    fab_sock_defer(sock);
+    (void) ses_dom;
+    fab_counters.refused++;
+    fab_sock_send(sock, &frame);
+    fab_sock_release(sock);
 }
 
 static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
@@ -168,11 +145,10 @@ const fab_ses_ops_t fab_verbs_ses_ops = {
     .answer = ses_answer,
     .accept = ses_accept,
     .refuse = ses_refuse,
-    .refuse_peer = ses_refuse_peer,
-    .hello = ses_hello,
-    .is_open = ses_is_open,
-    .free_via = ses_free_via,
-    .again = ses_again,
+    .hello = fab_sock_via_hello,
+    .is_open = fab_sock_via_is_open,
+    .free_via = fab_sock_via_free,
+    .again = fab_sock_via_again,
     .up = ses_up,
     .bye = ses_bye,
     .credit = ses_credit,
@@ -198,9 +174,9 @@ static bool frame_is_sound(const fab_verbs_frame_t *frame)
  * The endpoint of the process that sent HELLO.  NULL: refuse it, or, with *is_later, look at the
  * HELLO again later.
  */
-static fab_verbs_ep_t *asker(const fab_sock_t *sock, const fab_verbs_frame_t *hello, bool *is_later)
+static fab_verbs_ep_t *asker(fab_verbs_domain_t *dom, const fab_sock_t *sock,
+                             const fab_verbs_frame_t *hello, bool *is_later)
 {
-    fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
                                           &hello->addr, sizeof(hello->addr), is_later);
     fab_verbs_ep_t *ep = NULL != peer ? peer->ep : NULL;
@@ -218,7 +194,7 @@ static void on_rail_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_
     fab_verbs_ep_t *rail = fab_verbs_rail_asked(ep, hello->pair);
 
     if (NULL == rail) {
-        fab_verbs_refuse(sock, FAB_SES_REASON_WAY);
+        fab_ses_refuse(ep->ses.dom, sock, FAB_SES_REASON_WAY);
     } else {
         sock->owner = rail; /* if it is parked */
         fab_ses_on_hello(&rail->ses, sock);
@@ -227,20 +203,19 @@ static void on_rail_hello(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_verbs_
 
 static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
 {
+    fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
     bool is_later = false;
     fab_verbs_ep_t *ep;
 
     if (!fab_sock_is_open(sock)) {
-        /* it has an answer by now, or wants none any more */
-        fab_counters.crossed++;
-        fab_sock_release(sock);
+        fab_sock_via_free(sock); /* it has an answer by now, or wants none any more */
         return;
     }
-    ep = asker(sock, hello, &is_later);
+    ep = asker(dom, sock, hello, &is_later);
     if (is_later) {
         fab_sock_defer(sock);
     } else if (NULL == ep) {
-        fab_verbs_refuse(sock, FAB_SES_REASON_PEER);
+        fab_ses_refuse(&dom->ses, sock, FAB_SES_REASON_PEER);
     } else if (0 != hello->is_rail) {
         on_rail_hello(ep, sock, hello);
     } else if (hello->pair == ep->pair) {
@@ -300,15 +275,13 @@ void fab_verbs_on_broken(fab_sock_t *sock, const char *why)
 /* The asked side cannot connect its queue pairs. */
 static void cannot_welcome(fab_verbs_ep_t *ep, const char *why)
 {
-    const fab_ses_msg_t msg = {
-        .kind = FAB_SES_REFUSE, .reason = FAB_SES_REASON_RESOURCES, .serial = ep->ses.asked};
     fab_sock_t *sock = ep->sock;
 
     fab_log(ep->dom->fab, 1, "process 0x%llx cannot be answered: %s",
             (unsigned long long) ep->peer->name, why);
     ep->sock = NULL;
     if (NULL != sock) {
-        fab_verbs_send_refuse(sock, &msg);
+        fab_ses_refuse(ep->ses.dom, sock, FAB_SES_REASON_RESOURCES);
     }
     fab_ses_via_broke(&ep->ses, why);
 }

@@ -163,25 +163,6 @@ void fab_verbs_welcome(fab_verbs_ep_t *ep)
     fab_sock_send(ep->sock, &welcome);
 }
 
-void fab_verbs_send_refuse(fab_sock_t *sock, const fab_ses_msg_t *msg)
-{
-    const fab_verbs_domain_t *dom = fab_sock_set_dom(sock->set);
-    const fab_verbs_frame_t frame = {.msg = *msg, .addr = dom->addr};
-
-    fab_counters.refused++;
-    fab_sock_send(sock, &frame);
-    fab_sock_release(sock);
-}
-
-void fab_verbs_refuse(fab_sock_t *sock, fab_ses_reason_t reason)
-{
-    const fab_ses_msg_t msg = {.kind = FAB_SES_REFUSE,
-                               .reason = (uint8_t) reason,
-                               .serial = fab_verbs_frame_in(sock)->msg.serial};
-
-    fab_verbs_send_refuse(sock, &msg);
-}
-
 /* ---- the path ----------------------------------------------------------- */
 
 void fab_verbs_connect_probe(fab_verbs_ep_t *ep)

@@ -77,12 +77,12 @@ void fab_verbs_move_asked_by(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_ver
     fab_moves_t moves;
 
     if (NULL == dom) {
-        fab_verbs_refuse(sock, FAB_SES_REASON_WAY);
+        fab_ses_refuse(ep->ses.dom, sock, FAB_SES_REASON_WAY);
         return;
     }
     moves = fab_verbs_asked_by_later(ep->peer);
     if (FAB_STAYS == moves) {
-        fab_verbs_refuse(sock, FAB_SES_REASON_PEER);
+        fab_ses_refuse(ep->ses.dom, sock, FAB_SES_REASON_PEER);
         return;
     }
     fab_sock_defer(sock); /* the peer may be closed then: looked up again */

@@ -192,6 +192,7 @@ typedef struct fab_verbs_frame {
 } fab_verbs_frame_t;
 
 _Static_assert(408 == sizeof(fab_verbs_frame_t), "fab_verbs_frame_t is a wire format");
+_Static_assert(0 == offsetof(fab_verbs_frame_t, msg), "sock.h and ses_accept() find it there");
 _Static_assert(sizeof(fab_verbs_frame_t) <= FAB_SOCK_FRAME_MAX, "it fits");
 
 /*

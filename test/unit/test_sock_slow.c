@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 #include "sock/sock.h"
 
@@ -60,6 +61,8 @@ int __wrap_listen(int fd, int num)
 {
     return __real_listen(fd, 0 == backlog ? num : backlog);
 }
+
+fab_counters_t fab_counters;
 
 const char *fab_sentence(fab_t *fab, const char *format, ...)
 {
