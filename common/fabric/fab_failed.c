@@ -50,6 +50,15 @@ void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
     core_add_failure(core, peer, rc, why);
 }
 
+void fab_peer_bad_message(fab_peer_t *peer, const char *what)
+{
+    char why[128];
+
+    fab_counters.bad_messages++;
+    snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
+    fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
+}
+
 static bool needs(const fab_core_t *core, int n, fab_peer_t *peer)
 {
     const fab_user_state_t *user = &core->users[n];

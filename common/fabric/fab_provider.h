@@ -170,6 +170,9 @@ bool fab_provider_is_in(const fab_provider_t *provider, const char *list);
 FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
                                           const void *address, size_t len, bool *is_later);
 
+/* The peer fails, as a message of it is malformed: what completes "It sent a malformed message: ". */
+FAB_EXPORT void fab_peer_bad_message(fab_peer_t *peer, const char *what) __attribute__((cold));
+
 /*
  * No connection to the peer can be made, and it is not bound to this provider. It moves to the
  * next provider that reaches it, with all that is queued; if there is none, it fails, as by

@@ -6,7 +6,6 @@
  */
 #include "ofi/ofi.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_eq.h>
@@ -22,21 +21,6 @@ enum {
 };
 
 /* ---- a message ----------------------------------------------------------- */
-
-static __attribute__((noinline)) void bad_message(fab_ofi_ep_t *ep, const char *what)
-{
-    char why[128];
-
-    fab_counters.bad_messages++;
-    snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
-    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
-}
-
-/* The sender has taken this many of our messages, modulo 2^16.  False: more than were sent. */
-static inline bool take_credit(fab_ses_t *ses, uint16_t taken)
-{
-    return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
-}
 
 static inline __attribute__((always_inline)) void deliver(fab_ofi_ep_t *ep, fab_hdr_t hdr,
                                                           const void *data, size_t len)
@@ -56,14 +40,14 @@ static __attribute__((noinline)) void on_pack(fab_ofi_ep_t *ep, const unsigned c
 
     while (len > 0 && NULL != ep && FAB_PEER_FAILED != ep->peer->state) {
         if (len < sizeof(part)) {
-            bad_message(ep, "a part is cut off");
+            fab_peer_bad_message(ep->peer, "a part is cut off");
             return;
         }
         memcpy(&part, data, sizeof(part));
         data += sizeof(part);
         len -= sizeof(part);
         if (part.id >= FAB_AM_MAX || fab_ofi_padded(part.len) > len) {
-            bad_message(ep, "a part is too long, or there is no such id");
+            fab_peer_bad_message(ep->peer, "a part is too long, or there is no such id");
             return;
         }
         deliver(ep, fab_hdr(part.id, part.tag, part.app_ctx), data, part.len);
@@ -78,7 +62,7 @@ static void on_bye(fab_ofi_ep_t *ep, unsigned bye)
     fab_peer_t *peer = ep->peer;
 
     if (!fab_ses_on_bye(&ep->ses, bye)) {
-        bad_message(ep, "it ends a session against the protocol");
+        fab_peer_bad_message(ep->peer, "it ends a session against the protocol");
     } else if (ep != peer->ep) {
         return; /* both have closed: the endpoint is released, and the record */
     } else if (FAB_SES_BYE_CLOSE == bye) {
@@ -106,7 +90,7 @@ static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr
     } else if (FAB_OFI_ID_REFUSE == id) {
         fab_ofi_on_refuse(ep, hdr->app_ctx);
     } else {
-        bad_message(ep, "there is no such id");
+        fab_peer_bad_message(ep->peer, "there is no such id");
     }
 }
 
@@ -129,9 +113,9 @@ on_next(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *data, size_t len
     ep->next_recv++;
     ep->has_heard = true;
     if (__builtin_expect(FAB_SES_UP != ep->ses.state, 0) && !is_awaited(ep, id)) {
-        bad_message(ep, "the session is not up");
-    } else if (!take_credit(&ep->ses, hdr->credits)) {
-        bad_message(ep, "it takes credit for more than was sent");
+        fab_peer_bad_message(ep->peer, "the session is not up");
+    } else if (!fab_ses_on_credit16(&ep->ses, hdr->credits)) {
+        fab_peer_bad_message(ep->peer, "it takes credit for more than was sent");
     } else if (id < FAB_AM_MAX) {
         deliver(ep, fab_hdr(id, hdr->tag, hdr->app_ctx), data, len);
     } else if (FAB_OFI_ID_PACK == id) {
@@ -174,7 +158,7 @@ static void on_session(fab_ofi_ep_t *ep, const fab_ofi_hdr_t *hdr, const void *d
     }
     if (__builtin_expect(hdr->seq != ep->next_recv, 0)) {
         if (!fab_ofi_early_keep(ep, hdr, data, len)) {
-            bad_message(ep, "its number is wrong, or there is no memory to keep it");
+            fab_peer_bad_message(ep->peer, "its number is wrong, or there is no memory to keep it");
         }
         return;
     }

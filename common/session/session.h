@@ -295,6 +295,12 @@ static inline bool fab_ses_on_credit(fab_ses_t *ses, uint32_t taken)
     return true;
 }
 
+/* The same, of a count of which only the low 16 bits travel. */
+static inline bool fab_ses_on_credit16(fab_ses_t *ses, uint16_t taken)
+{
+    return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
+}
+
 /* Time has passed in which this process has polled: a fraction of a second. */
 FAB_EXPORT void fab_ses_tick(fab_ses_t *ses);
 

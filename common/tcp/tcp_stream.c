@@ -140,11 +140,10 @@ void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
 
 void fab_tcp_bad_message(fab_tcp_ep_t *ep, unsigned id, size_t len)
 {
-    char why[128];
+    char what[64];
 
-    snprintf(why, sizeof(why), "It sent a malformed message (id %u, %zu bytes).", id, len);
-    fab_counters.bad_messages++;
-    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
+    snprintf(what, sizeof(what), "id %u, %zu bytes", id, len);
+    fab_peer_bad_message(ep->peer, what);
 }
 
 /*

@@ -5,30 +5,12 @@
 #include "verbs/verbs.h"
 
 #include <endian.h>
-#include <stdio.h>
 #include <string.h>
 
-static __attribute__((noinline)) void bad_message(fab_verbs_ep_t *ep, const char *what)
-{
-    char why[128];
-
-    fab_counters.bad_messages++;
-    snprintf(why, sizeof(why), "It sent a malformed message: %s.", what);
-    fab_peer_fail(ep->peer, OPAL_ERR_COMM_FAILURE, why);
-}
-
-/* The sender has taken this many of our messages, modulo 2^16. False: more than were sent. */
-static bool credit_count(fab_verbs_conn_t *conn, uint16_t taken)
-{
-    fab_ses_t *ses = &conn->ep->ses;
-
-    return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
-}
-
-static bool take_credit(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh)
+static bool take_credit(fab_ses_t *ses, const fab_verbs_tmh_t *tmh)
 {
     /* a FIN that hardware made is a copy of our own request's header */
-    return FAB_AM_FIN == tmh->opcode || credit_count(conn, be16toh(tmh->credits));
+    return FAB_AM_FIN == tmh->opcode || fab_ses_on_credit16(ses, be16toh(tmh->credits));
 }
 
 static inline void fab_verbs_credit_return(fab_verbs_conn_t *conn)
@@ -63,7 +45,7 @@ static void deliver(fab_verbs_conn_t *conn, const fab_verbs_tmh_t *tmh, const vo
     took(conn->ep);
     if (FAB_AM_RNDV == tmh->opcode && NULL != conn->tm_qp) {
         if (sizeof(fab_verbs_rvh_t) != len) {
-            bad_message(conn->ep, "rendezvous: length of the request");
+            fab_peer_bad_message(conn->ep->peer, "rendezvous: length of the request");
             return;
         }
         rndv = fab_verbs_rndv(data);
@@ -87,7 +69,8 @@ static void device_answered(fab_verbs_conn_t *conn, const unsigned char *data, s
         fab_deliver(conn->dom->fab, conn->ep->peer,
                     fab_hdr(FAB_AM_FIN, be64toh(tmh.tag), be32toh(tmh.app_ctx)), NULL, 0);
     } else {
-        bad_message(conn->ep, "it came on a queue pair where only the device may answer");
+        fab_peer_bad_message(conn->ep->peer,
+                             "it came on a queue pair where only the device may answer");
     }
 }
 
@@ -123,16 +106,16 @@ static void arrived(fab_verbs_conn_t *conn, const unsigned char *data, size_t le
     fab_verbs_tmh_t tmh;
 
     if (len < sizeof(tmh)) {
-        bad_message(ep, "it is shorter than a header");
+        fab_peer_bad_message(ep->peer, "it is shorter than a header");
         return;
     }
     memcpy(&tmh, data, sizeof(tmh));
     if (!id_is_known(&tmh)) {
-        bad_message(ep, "there is no such id");
+        fab_peer_bad_message(ep->peer, "there is no such id");
     } else if (__builtin_expect(FAB_SES_UP != ep->ses.state, 0) && !may_come(ep, &tmh)) {
-        bad_message(ep, "there is no session that it belongs to");
-    } else if (!take_credit(conn, &tmh)) {
-        bad_message(ep, "it takes credit for more than was sent");
+        fab_peer_bad_message(ep->peer, "there is no session that it belongs to");
+    } else if (!take_credit(&ep->ses, &tmh)) {
+        fab_peer_bad_message(ep->peer, "it takes credit for more than was sent");
     } else if (FAB_AM_NO_TAG == tmh.opcode && tmh.id >= FAB_VERBS_ID_CREDIT) {
         fab_verbs_ep_on_control(ep, tmh.id, be32toh(tmh.app_ctx));
     } else {
@@ -178,7 +161,7 @@ void fab_verbs_on_matched(fab_verbs_conn_t *conn)
 
 void fab_verbs_take_credits(fab_verbs_conn_t *conn, uint16_t taken)
 {
-    if (!credit_count(conn, taken)) {
-        bad_message(conn->ep, "it takes credit for more than was sent");
+    if (!fab_ses_on_credit16(&conn->ep->ses, taken)) {
+        fab_peer_bad_message(conn->ep->peer, "it takes credit for more than was sent");
     }
 }
