@@ -301,6 +301,13 @@ static inline bool fab_ses_on_credit16(fab_ses_t *ses, uint16_t taken)
     return fab_ses_on_credit(ses, ses->taken + (uint16_t) (taken - (uint16_t) ses->taken));
 }
 
+/* The peer takes so much now, 1 at least: it has granted more, or some was given back. */
+static inline void fab_ses_resize(fab_ses_t *ses, uint32_t window)
+{
+    ses->peer_window = window;
+    ses->window = 0 != ses->window ? window : 0;
+}
+
 /* Time has passed in which this process has polled: a fraction of a second. */
 FAB_EXPORT void fab_ses_tick(fab_ses_t *ses);
 

@@ -70,6 +70,14 @@ static inline uint32_t fab_verbs_eager(void)
     return fab_params_eager(fab_limits.verbs_eager, FAB_VERBS_EAGER_MAX);
 }
 
+/* Connections that there may be; 0: not known. */
+static inline uint32_t fab_verbs_num_expected(const fab_verbs_domain_t *dom)
+{
+    const uint32_t num = dom->fab->config.num_procs, max = fab_params.verbs_max_connections;
+
+    return max > 0 && max < num ? max : num;
+}
+
 /* Send a message of the provider's own (FAB_VERBS_ID_*).  OPAL_ERR_RESOURCE_BUSY: no room. */
 int fab_verbs_conn_send_id(fab_verbs_conn_t *conn, uint8_t id, uint32_t app_ctx);
 /* Send this word, now or when there is room. */
@@ -335,11 +343,10 @@ void fab_verbs_sleep_disarm(fab_verbs_domain_t *dom);
 
 /* NULL, or why there is none. */
 const char *fab_verbs_srq_open(fab_verbs_domain_t *dom);
-/*
- * There is one more connection: more receive buffers, up to the limit. Returns the window for its
- * peer; 0: none is left, which only iWARP has to know.
- */
-uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom);
+/* A new connection: the window for its peer.  False: no buffers are left, and it is iWARP. */
+bool fab_verbs_srq_grant(fab_verbs_conn_t *conn);
+/* If its peer is busy: a larger window, if there are buffers, which the next CREDIT tells. */
+void fab_verbs_srq_follow(fab_verbs_conn_t *conn);
 /* Give the collected buffers back to the SRQ, if it may have them now. */
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom);
 

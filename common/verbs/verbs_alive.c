@@ -18,6 +18,7 @@ enum {
     /* ticks in which every connected peer of this host is looked at once: 2 s */
     FAB_VERBS_TICKS_PER_ROUND = 8,
     FAB_VERBS_PORT_GRACE_US = 10000000, /* time for a port to come back */
+    FAB_VERBS_QUIET = 8, /* ticks without a message, after which a window is given back: 2 s */
 };
 
 /* ---- events of the device ----------------------------------------------- */
@@ -139,6 +140,28 @@ static void check_path(fab_verbs_conn_t *conn)
     }
 }
 
+/* Windows grow and shrink with use (verbs_srq.c). */
+static void follow_use(fab_verbs_conn_t *conn)
+{
+    fab_ses_t *ses = &conn->ep->ses;
+
+    fab_verbs_srq_follow(conn);
+    if (ses->sent != conn->seen_sent || !fab_ses_may_send(ses)) {
+        conn->num_quiet = 0;
+    } else if (conn->num_quiet < FAB_VERBS_QUIET) {
+        conn->num_quiet++;
+    } else if (conn->more > 0) {
+        fab_ses_resize(ses, ses->peer_window - conn->more);
+        conn->to_return = (uint16_t) (conn->to_return + conn->more);
+        conn->more = 0;
+    }
+    conn->seen_consumed = ses->consumed;
+    conn->seen_sent = ses->sent;
+    if (0 != conn->to_grant || 0 != conn->to_return) {
+        fab_verbs_conn_schedule_credits(conn);
+    }
+}
+
 /* How long a last word that does not come is waited for: few sessions, if any. */
 static void tick_sessions(fab_verbs_domain_t *dom)
 {
@@ -146,6 +169,9 @@ static void tick_sessions(fab_verbs_domain_t *dom)
 
     for (conn = TAILQ_FIRST(&dom->conns); NULL != conn; conn = next) {
         next = TAILQ_NEXT(conn, link);
+        if (NULL != conn->ep && fab_verbs_is_up(conn->ep)) {
+            follow_use(conn);
+        }
         if (NULL != conn->ep && 0 == conn->ep->late_bye) {
             fab_ses_tick(&conn->ep->ses);
         }

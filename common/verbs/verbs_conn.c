@@ -57,8 +57,7 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
         goto err_qps;
     }
     fab_verbs_conn_enter(dom, conn);
-    conn->granted = NULL == ep->main ? fab_verbs_srq_grant(dom) : FAB_VERBS_RAIL_WINDOW;
-    if (0 == conn->granted) {
+    if (!fab_verbs_srq_grant(conn)) {
         *why = fab_sentence(dom->fab, "%s has no receive buffers for another connection.",
                             dom->name);
         goto err_leave;
@@ -194,6 +193,7 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
 
     fab_verbs_conn_unschedule_credits(conn);
     fab_verbs_conn_leave(dom, conn);
+    dom->granted -= conn->granted;
     if (NULL != conn->ep) {
         conn->ep->conn = NULL;
     }

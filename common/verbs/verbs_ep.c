@@ -404,6 +404,27 @@ static void on_bye(fab_verbs_ep_t *ep, uint32_t bye)
     }
 }
 
+/* The peer grants more, and gives back of what it was granted. */
+static void on_credit(fab_verbs_ep_t *ep, uint32_t changes)
+{
+    const uint32_t more = changes & FAB_VERBS_WINDOW_MASK, back = changes >> FAB_VERBS_BACK_AT;
+    fab_verbs_conn_t *conn = ep->conn;
+    fab_ses_t *ses = &ep->ses;
+
+    if (more > FAB_VERBS_WINDOW_MAX - ses->peer_window ||
+        back > (uint32_t) conn->granted - conn->base) {
+        fab_peer_bad_message(ep->peer, "it changes a window by more than it may");
+        return;
+    }
+    conn->more = (uint16_t) (conn->more + more);
+    fab_ses_resize(ses, ses->peer_window + more);
+    conn->granted = (uint16_t) (conn->granted - back);
+    ep->dom->granted -= back;
+    if (fab_verbs_owes_credit(conn)) { /* for which the window was too large */
+        fab_verbs_conn_schedule_credits(conn);
+    }
+}
+
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id, uint32_t app_ctx)
 {
     if (id >= FAB_VERBS_ID_RAIL) {
@@ -412,5 +433,7 @@ void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id, uint32_t app_ctx)
         fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
     } else if (FAB_VERBS_ID_BYE == id) {
         on_bye(ep, app_ctx);
+    } else if (FAB_VERBS_ID_CREDIT == id && 0 != app_ctx) {
+        on_credit(ep, app_ctx);
     }
 }

@@ -240,12 +240,24 @@ static int read_page(fab_verbs_conn_t *conn)
     return conn->reads > 0 ? fab_verbs_conn_post(conn, &wr, NULL, NULL) : OPAL_SUCCESS;
 }
 
+/* With what has changed of the two windows. */
+static int send_credit(fab_verbs_conn_t *conn)
+{
+    const uint32_t changes = conn->to_grant | (uint32_t) conn->to_return << FAB_VERBS_BACK_AT;
+    int rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT, changes);
+
+    if (OPAL_SUCCESS == rc) {
+        conn->to_grant = conn->to_return = 0;
+    }
+    return rc;
+}
+
 static int send_word(fab_verbs_conn_t *conn, unsigned word)
 {
     int rc;
 
     if (FAB_VERBS_WORD_CREDIT == word) {
-        return fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT, 0);
+        return send_credit(conn);
     }
     if (FAB_VERBS_WORD_TRY != word) {
         return fab_verbs_conn_send_id(conn, FAB_VERBS_ID_BYE, word);
@@ -284,8 +296,9 @@ void fab_verbs_conn_send_control(fab_verbs_conn_t *conn, fab_verbs_word_t word)
 }
 
 /*
- * Send what is due to the peer: words that found no room before; credits, if enough have come
- * together, no message carried them, and no BYE was sent.  False: not possible yet.
+ * Send what is due to the peer: words that found no room before; unless BYE was sent, changed
+ * windows, and credits, if enough have come together and no message carried them.  False: not
+ * possible yet.
  */
 static bool conn_return_credits(fab_verbs_conn_t *conn)
 {
@@ -313,8 +326,10 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
         }
         conn->rails_to_tell &= (uint16_t) ~bit;
     }
-    if (NULL != ep && FAB_SES_UP == ep->ses.state && fab_verbs_owes_credit(conn)) {
-        rc = fab_verbs_conn_send_id(conn, FAB_VERBS_ID_CREDIT, 0);
+    if (NULL != ep && FAB_SES_UP == ep->ses.state) {
+        const bool is_owed = fab_verbs_owes_credit(conn);
+        fab_verbs_srq_follow(conn);
+        rc = is_owed || 0 != conn->to_grant || 0 != conn->to_return ? send_credit(conn) : rc;
     }
     return OPAL_ERR_RESOURCE_BUSY != rc;
 }

@@ -105,11 +105,8 @@ static struct ibv_qp *qp_create_for(fab_verbs_domain_t *dom, uint32_t depth, uin
 /* The fewer, the more processes there are to connect to (doc/verbs.md, "Memory"). */
 uint32_t fab_verbs_sq_depth(const fab_verbs_domain_t *dom)
 {
-    uint32_t num = dom->fab->config.num_procs;
+    uint32_t num = fab_verbs_num_expected(dom);
 
-    if (fab_params.verbs_max_connections > 0) {
-        num = fab_verbs_min(num, fab_params.verbs_max_connections);
-    }
     return num <= 256    ? FAB_VERBS_SQ_DEPTH
            : num <= 1024 ? FAB_VERBS_SQ_DEPTH / 2
                          : FAB_VERBS_SQ_DEPTH / 4;

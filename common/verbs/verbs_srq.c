@@ -2,10 +2,19 @@
 /*
  * The shared receive queue and its buffers.
  *
- * Each connection is granted a window, and with each come as many receive buffers as its window, up
- * to the user's limit; beyond that the windows of new connections are smaller.  A sender within its
- * window normally finds a buffer.  When buffers run out (the limit is reached, memory cannot be
- * locked), the device answers RNR, and the sender retries without limit.
+ * Windows.  Each message that a peer may send has a receive buffer.  A peer may keep what HELLO or
+ * WELCOME has granted it: its share of half of the buffers, by the connections that are expected.
+ * The other half is for those that are busy.  Each of the two changes a window in one direction, by
+ * a difference that CREDIT tells, so that both may do so at once:
+ *
+ *      receiver   grants more when it has taken several windows in a tick; noted before it is
+ *                 told, so there is a buffer for it
+ *      sender     gives that back when it has sent nothing for FAB_VERBS_QUIET ticks: what it sent
+ *                 before comes before CREDIT, and is in the count of what it may send
+ *
+ * Only where connections are so many that WINDOW_MIN for each is more than all buffers, or where
+ * memory cannot be locked, may a message find none: the device answers RNR, and the sender retries
+ * without limit.  iWARP has no RNR: such a message would end the connection, so there is none then.
  */
 #include "verbs/verbs.h"
 
@@ -19,10 +28,12 @@ enum {
     /* receive buffers beyond the windows: credits, and what waits to be posted again */
     FAB_VERBS_SLACK_BUFS = 64,
     FAB_VERBS_WINDOW_MIN = 4,
-    /* iWARP: a peer's own messages that may be on their way: CREDIT twice, CLOSE, LEAVE */
-    FAB_VERBS_OWN_MSGS = 4,
-    /* iWARP: connections that the buffers still to be had should do for */
-    FAB_VERBS_CM_SHARES = 64,
+    /* iWARP: a peer's own messages that may be on their way: CREDIT four times, CLOSE, LEAVE */
+    FAB_VERBS_OWN_MSGS = 6,
+    /* what is left should do for so many connections more, and for so many wider windows */
+    FAB_VERBS_SHARES = 32,
+    FAB_VERBS_RAISES = 8,
+    FAB_VERBS_BUSY = 4, /* windows in a tick: it is too small */
 };
 
 void fab_verbs_srq_repost(fab_verbs_domain_t *dom)
@@ -113,51 +124,87 @@ const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)
                : fab_verbs_no_bufs(dom, num * dom->recv_pool.buf_size);
 }
 
-/*
- * iWARP has no RNR: a message that finds no buffer ends the connection.  So every window has its
- * buffers, windows get smaller as buffers get rare, and none are given when they are used up.
- */
-static uint16_t srq_grant_all(fab_verbs_domain_t *dom)
-{
-    uint32_t need = FAB_VERBS_SLACK_BUFS, window;
-    const fab_verbs_conn_t *conn;
+/* ---- windows ------------------------------------------------------------ */
 
-    TAILQ_FOREACH(conn, &dom->conns, link) {
-        need += conn->granted > 0 ? conn->granted + FAB_VERBS_OWN_MSGS : 0;
-    }
-    window = need < dom->max_recv_bufs ? (dom->max_recv_bufs - need) / FAB_VERBS_CM_SHARES : 0;
-    window = fab_verbs_min(window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN,
-                           fab_limits.verbs_window);
-    need += window + FAB_VERBS_OWN_MSGS;
-    if (need > dom->max_recv_bufs ||
-        (need > dom->recv_pool.num && OPAL_SUCCESS != srq_add(dom, need - dom->recv_pool.num))) {
-        return 0;
-    }
-    fab_counters.small_windows += window < fab_limits.verbs_window;
-    return (uint16_t) window;
+/* Receive buffers beyond what peers were granted: so many messages more may be. */
+static uint32_t num_free(const fab_verbs_domain_t *dom)
+{
+    const uint32_t own = dom->cm_ops->is_iwarp ? FAB_VERBS_OWN_MSGS * dom->num_conns : 0;
+    const uint32_t used = FAB_VERBS_SLACK_BUFS + dom->max_requested + own + dom->granted;
+
+    return used < dom->max_recv_bufs ? dom->max_recv_bufs - used : 0;
 }
 
-uint16_t fab_verbs_srq_grant(fab_verbs_domain_t *dom)
+static void add(fab_verbs_conn_t *conn, uint32_t num)
 {
-    uint32_t window = fab_limits.verbs_window;
-    uint32_t left = dom->max_recv_bufs - dom->recv_pool.num;
-    uint32_t more = fab_verbs_min(window, left);
-    uint32_t share = dom->max_recv_bufs / (dom->num_conns > 0 ? dom->num_conns : 1);
+    conn->granted = (uint16_t) (conn->granted + num);
+    conn->dom->granted += num;
+}
 
-    if (dom->cm_ops->is_iwarp) {
-        return srq_grant_all(dom);
+/* That many messages more, each with a buffer.  False: there are not so many. */
+static bool grant(fab_verbs_conn_t *conn, uint32_t num)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    const uint32_t have = dom->recv_pool.num, left = num_free(dom);
+    uint32_t need;
+
+    if (num > left) {
+        return false;
     }
-    if (dom->recv_pool.num >= FAB_VERBS_SLACK_BUFS + dom->max_requested + dom->num_conns * window) {
-        return (uint16_t) window; /* an earlier connection left its buffers */
+    need = dom->max_recv_bufs - left + num;
+    if (need > have) {
+        need = need - have > fab_limits.verbs_window ? need - have : fab_limits.verbs_window;
+        if (OPAL_SUCCESS != srq_add(dom, fab_verbs_min(need, dom->max_recv_bufs - have))) {
+            fab_counters.verbs_locked_memory++;
+            dom->max_recv_bufs = have; /* each try would cost a system call */
+            return false;
+        }
     }
-    if (more > 0 && OPAL_SUCCESS != srq_add(dom, more)) {
-        fab_counters.verbs_locked_memory++;
-        more = 0;
+    add(conn, num);
+    return true;
+}
+
+/* What each of those that are expected may keep, if they keep half of the buffers together. */
+static uint32_t share(const fab_verbs_domain_t *dom)
+{
+    const uint32_t expected = fab_verbs_num_expected(dom);
+    const uint32_t num = expected > dom->num_conns ? expected : dom->num_conns;
+
+    return fab_verbs_min(dom->max_recv_bufs / 2 / num, fab_limits.verbs_window);
+}
+
+bool fab_verbs_srq_grant(fab_verbs_conn_t *conn)
+{
+    fab_verbs_domain_t *dom = conn->dom;
+    const uint32_t wanted = share(dom);
+    uint32_t window = fab_verbs_min(num_free(dom) / FAB_VERBS_SHARES, wanted);
+
+    window = window > FAB_VERBS_WINDOW_MIN ? window : FAB_VERBS_WINDOW_MIN;
+    if (NULL != conn->ep->main) {
+        add(conn, FAB_VERBS_RAIL_WINDOW);
+    } else if (!grant(conn, window)) {
+        if (dom->cm_ops->is_iwarp) {
+            return false;
+        }
+        add(conn, FAB_VERBS_WINDOW_MIN); /* RNR */
+        fab_counters.small_windows++;
+    } else {
+        fab_counters.small_windows += window < wanted;
     }
-    if (more == window) {
-        return (uint16_t) window;
+    conn->base = conn->granted;
+    return true;
+}
+
+void fab_verbs_srq_follow(fab_verbs_conn_t *conn)
+{
+    const uint32_t limit = fab_limits.verbs_window, taken = conn->ep->ses.consumed;
+    uint32_t num;
+
+    if (conn->granted < limit &&
+        taken - conn->seen_consumed >= (uint32_t) FAB_VERBS_BUSY * conn->granted) {
+        num = fab_verbs_min(num_free(conn->dom) / FAB_VERBS_RAISES, limit - conn->granted);
+        if (num > 0 && grant(conn, num)) {
+            conn->to_grant = (uint16_t) (conn->to_grant + num);
+        }
     }
-    fab_counters.small_windows++;
-    share = fab_verbs_min(share, window);
-    return (uint16_t) (share > FAB_VERBS_WINDOW_MIN ? share : FAB_VERBS_WINDOW_MIN);
 }

@@ -175,8 +175,17 @@ struct fab_verbs_conn {
     uint64_t probe_addr; /* of the peer, which a READ proves the path with */
     uint32_t probe_rkey;
     uint16_t probe_len; /* bytes that a packet has at most on this path */
-    uint16_t granted;   /* to the peer: messages of the session's window */
     uint16_t credits;   /* lingers: those of the session that was */
+
+    /* windows, in messages (verbs_srq.c) */
+    uint16_t granted;   /* to the peer */
+    uint16_t base;      /* of these, by HELLO or WELCOME: they stay */
+    uint16_t more;      /* of the session's window, by CREDIT: they are given back */
+    uint16_t to_grant;  /* of granted, and the peer does not know it */
+    uint16_t to_return; /* what was given back, and the peer does not know it */
+    uint8_t num_quiet;  /* ticks in a row without a message to the peer */
+    uint32_t seen_sent; /* the session's counts at the last tick */
+    uint32_t seen_consumed;
 
     uint8_t remote;        /* the peer's port */
     uint8_t reads;         /* READs that the peer serves at a time */
@@ -333,6 +342,7 @@ struct fab_verbs_domain {
     fab_verbs_pool_t recv_pool;
     fab_verbs_buf_t *to_post; /* receive buffers to be posted again */
     uint32_t max_recv_bufs;
+    uint32_t granted; /* messages, to all peers together */
     /*
      * FAB_VERBS_PACKET bytes that peers read once, and nothing writes, and as many that the peers'
      * are read into; NULL: none

@@ -52,7 +52,7 @@
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 18
+#define FAB_VERBS_VERSION 19
 
 enum {
     FAB_VERBS_IPS = 8,                                   /* IP addresses in a process's address */
@@ -63,11 +63,17 @@ enum {
     FAB_VERBS_WINDOW_MAX = 16384,  /* messages: well below half of the credits' 2^16 */
 };
 
+enum { FAB_VERBS_WINDOW_MASK = 0xffff, FAB_VERBS_BACK_AT = 16 };
+
 /* Ids of the provider's own messages; those below FAB_AM_MAX are the fabric's. */
 enum {
-    FAB_VERBS_ID_CREDIT = 128, /* nothing but the credits in the header */
-    FAB_VERBS_ID_BYE = 129,    /* app_ctx: fab_ses_bye_t */
-    FAB_VERBS_ID_TRY = 130,    /* the first: does a packet pass?  The payload means nothing */
+    /*
+     * the credits in the header; app_ctx: by how many messages the sender widens the receiver's
+     * window, in the low half, and how many of its own window it gives back (FAB_VERBS_BACK_AT)
+     */
+    FAB_VERBS_ID_CREDIT = 128,
+    FAB_VERBS_ID_BYE = 129, /* app_ctx: fab_ses_bye_t */
+    FAB_VERBS_ID_TRY = 130, /* the first: does a packet pass?  The payload means nothing */
     /* and the number of its pair of ports: the sender does not use this rail any more */
     FAB_VERBS_ID_RAIL = 144,
 };

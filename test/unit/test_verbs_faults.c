@@ -237,25 +237,29 @@ static void malformed_body(world_t *world)
         connect_to(world, zero);
         WORLD_UNTIL(NULL == zero->pending);
     } else {
-        WORLD_UNTIL(4 == got); /* the first of each */
+        WORLD_UNTIL(6 == got); /* the first of each */
     }
     world_barrier(world);
     if (0 == world->rank) {
-        WORLD_UNTIL(3 == world->failures);
-        CHECK(3 == fab_counters.bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
-        CHECK(4 == got);
+        WORLD_UNTIL(5 == world->failures);
+        CHECK(5 == fab_counters.bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
+        CHECK(6 == got);
     } else if (world->rank < 4) {
         fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA,
                                .credits = htobe16(2 == world->rank ? 1 : 0)};
         post_raw(world, zero, &tmh, 3 == world->rank ? 7 : sizeof(tmh));
+    } else if (world->rank < 6) { /* a window: it gives back what it has not, or grants too much */
+        CHECK(OPAL_SUCCESS ==
+              fab_verbs_conn_send_id(ep_of(zero)->conn, FAB_VERBS_ID_CREDIT,
+                                     4 == world->rank ? 1 << FAB_VERBS_BACK_AT : 16384));
     }
     world_barrier(world);
-    if (4 == world->rank) {
+    if (6 == world->rank) {
         CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(5 == got);
-        CHECK(3 == world->failures);
+        WORLD_UNTIL(7 == got);
+        CHECK(5 == world->failures);
     }
     world_barrier(world);
 }
@@ -263,7 +267,7 @@ static void malformed_body(world_t *world)
 static void test_malformed(void **state)
 {
     (void) state;
-    assert_int_equal(world_run(5, false, malformed_body), 0);
+    assert_int_equal(world_run(7, false, malformed_body), 0);
 }
 
 /* ---- memory that cannot be registered ----------------------------------- */

@@ -12,6 +12,8 @@
 
 #include "verbs/verbs.h"
 
+enum { LARGE_JOB = 5000 };
+
 /* ---- windows ------------------------------------------------------------ */
 
 /* A sender stops at the window of a receiver that does nothing, and goes on when that does. */
@@ -51,9 +53,110 @@ static void test_window(void **state)
     assert_int_equal(world_run(2, false, window_body), 0);
 }
 
+/*
+ * Windows follow use: rank 0 has buffers for few, its peers send to it one after the other, and each
+ * gets more than it began with, as the one before gives back.  All that peers may send has a buffer.
+ */
+enum { SENDERS = 4, STREAM = 3000, FEW_BUFFERS = 192, USUAL = 4096 };
+
+static uint32_t all_granted(const world_t *world)
+{
+    const fab_verbs_conn_t *conn;
+    uint32_t sum = 0;
+
+    TAILQ_FOREACH(conn, &verbs_domain(world)->conns, link) {
+        sum += conn->granted;
+    }
+    return sum;
+}
+
+static void stream(world_t *world, fab_peer_t *peer, uint32_t first)
+{
+    uint32_t widest = 0;
+
+    for (int i = 0; i < STREAM; i++) {
+        WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        widest = widest > ep_of(peer)->ses.window ? widest : ep_of(peer)->ses.window;
+    }
+    CHECK(widest >= 2 * first && widest <= fab_limits.verbs_window);
+    WORLD_UNTIL(first == ep_of(peer)->ses.window); /* nothing is sent */
+}
+
+static void follow_body(world_t *world)
+{
+    uint64_t got = 0;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    if (0 == world->rank) {
+        for (uint64_t n = 1; n <= SENDERS; n++) {
+            WORLD_UNTIL(SENDERS + n * STREAM == got);
+            CHECK(all_granted(world) + 64 <= FEW_BUFFERS);
+            CHECK(verbs_domain(world)->recv_pool.num <= FEW_BUFFERS);
+            atomic_store(&world->shared->scratch[0], n);
+        }
+        WORLD_UNTIL(SENDERS == atomic_load(&world->shared->scratch[1]));
+        const fab_verbs_conn_t *conn;
+        TAILQ_FOREACH(conn, &verbs_domain(world)->conns, link) {
+            WORLD_UNTIL(4 == conn->granted);
+        }
+    } else {
+        fab_peer_t *zero = world_peer(world, 0);
+        connect_to(world, zero);
+        CHECK(4 == ep_of(zero)->ses.window);
+        WORLD_UNTIL((uint64_t) world->rank - 1 == atomic_load(&world->shared->scratch[0]));
+        stream(world, zero, 4);
+        atomic_fetch_add(&world->shared->scratch[1], 1);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_follow(void **state)
+{
+    (void) state;
+    fab_params.verbs_buffers = FEW_BUFFERS;
+    world_num_procs = LARGE_JOB;
+    assert_int_equal(world_run(1 + SENDERS, false, follow_body), 0);
+    fab_params.verbs_buffers = USUAL;
+    world_num_procs = 0;
+}
+
+/* Messages that both send raise both windows, without a CREDIT for each: by the clock. */
+static void both_body(world_t *world)
+{
+    fab_peer_t *peer = world_peer(world, 1 - world->rank);
+    uint64_t got = 0, sent = 1;
+
+    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
+    world_barrier(world);
+    connect_to(world, peer);
+    world_barrier(world);
+    CHECK(4 == ep_of(peer)->ses.window);
+    while (64 != ep_of(peer)->ses.window || 64 != ep_of(peer)->conn->granted) {
+        sent += sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+        world_progress(world);
+    }
+    atomic_fetch_add(&world->shared->scratch[0], 1);
+    while (2 != atomic_load(&world->shared->scratch[0])) {
+        sent += sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+        world_progress(world);
+    }
+    world_barrier(world);
+    CHECK(0 == world->failures);
+}
+
+static void test_both(void **state)
+{
+    (void) state;
+    world_num_procs = LARGE_JOB;
+    assert_int_equal(world_run(2, false, both_body), 0);
+    world_num_procs = 0;
+}
+
 /* ---- the send queue of a large job --------------------------------------- */
 
-enum { FLOOD = 1000, LARGE_JOB = 5000 };
+enum { FLOOD = 1000 };
 
 /* It is short, and more is sent than it holds: 32 entries of 256 bytes, as mlx5 makes them. */
 static void depth_body(world_t *world)
@@ -499,6 +602,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_hold),    cmocka_unit_test(test_undrained),
         cmocka_unit_test(test_batch),   cmocka_unit_test(test_refused),
         cmocka_unit_test(test_credits), cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_follow),  cmocka_unit_test(test_both),
     };
 
     world_use_providers("verbs");
