@@ -83,14 +83,17 @@ tm_binary()
 # tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same
 # preprocessed source before, for whichever test; prints the object's name.  What -D and -I do is in
 # that source.  In one run of the tests (tm_objects is a directory then) each source is preprocessed
-# once for each command.
+# once for each command; the exit status is 75 if tm_not_busy is set and another process does that
+# now.
 tm_object()
 {
-    local source=$1 key object argument known=
+    local source=$1 key object argument known='' lock
     shift
     if [[ -n ${tm_objects-} ]]; then
         key=$(sha1sum <<<"$source $*")
         known=$tm_objects/${key%% *}
+        exec {lock}>"$known.lock"
+        [[ -s $known ]] || flock ${tm_not_busy:+--nonblock} "$lock" || return 75
         [[ ! -s $known ]] || { cat "$known" && return; }
     fi
     key=$({
@@ -112,18 +115,25 @@ tm_object()
 }
 
 # tm_cc OUTPUT SOURCE... -- COMMAND...: make a program, unless it is there, of the same objects.
+# What other processes compile just now comes last, rather than to wait for each of them.
 tm_cc()
 {
-    local output=$1 sources=() objects=() source object key
+    local output=$1 sources=() objects=() source key tm_not_busy
+    local -A made=()
     shift
     while [[ $1 != -- ]]; do
         sources+=("$1")
         shift
     done
     shift
+    for tm_not_busy in yes ''; do
+        for source in "${sources[@]}"; do
+            [[ -n ${made[$source]-} ]] ||
+                made[$source]=$(tm_object "$source" "$@") || (($? == 75)) || return 1
+        done
+    done
     for source in "${sources[@]}"; do
-        object=$(tm_object "$source" "$@") || return 1
-        objects+=("$object")
+        objects+=("${made[$source]}")
     done
     mkdir -p "$(dirname "$output")"
     key="$* ${objects[*]} ${tm_libs[*]-}"
