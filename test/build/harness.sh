@@ -83,16 +83,19 @@ for choice in 0 1; do
 done
 [[ $chosen == *one* && $chosen == *two* ]] || fail "a test of a group has no turn: $chosen"
 
-# So is a unit test with or without ThreadSanitizer.
-echo '/* TEST: variants=asan,tsan */' >tree/test/unit/test_both.c
+# So are unit tests with or without ThreadSanitizer, all of a run the same.
+for name in both too; do
+    echo '/* TEST: variants=asan,tsan */' >tree/test/unit/test_$name.c
+done
 chosen=
-for choice in 0 1; do
-    TM_TEST_CHOICE=$choice runs 0 --short --list unit/test_both
-    (($(wc -l <log) == 1)) || fail 'not one of the two variants'
+for choice in 0 10; do
+    TM_TEST_CHOICE=$choice runs 0 --short --list unit/test_both unit/test_too
+    (($(wc -l <log) == 2 && $(sed 's@.*/@@' log | sort -u | wc -l) == 1)) ||
+        fail 'not one of the two variants'
     chosen+=$(<log)
 done
 [[ $chosen == *asan* && $chosen == *tsan* ]] || fail "a variant has no turn: $chosen"
-rm tree/test/unit/test_both.c
+rm tree/test/unit/test_{both,too}.c
 
 # What is deterministic runs again when what it depends on has changed.
 runs 0 --record mpi/same

@@ -249,12 +249,13 @@ choose_of_program()
     done
 }
 
-# is_other_variant NAME: is it a unit test with and without ThreadSanitizer, and not its turn?
+# is_other_variant NAME: is it a unit test with and without ThreadSanitizer, and not its turn?  The
+# turn is the run's: so the sources that such tests share are compiled once.
 is_other_variant()
 {
     local test=${1%/*} turn=asan
     [[ -n ${case_variant[$test/asan]-} && -n ${case_variant[$test/tsan]-} ]] || return 1
-    (((choice + $(tm_number "$test")) % 2 == 0)) || turn=tsan
+    ((choice / 10 % 2 == 0)) || turn=tsan
     [[ $1 != "$test/$turn" ]]
 }
 

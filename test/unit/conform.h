@@ -20,9 +20,12 @@ static inline fab_peer_t *conform_partner(world_t *world)
 
 /*
  * All tests, or that which argv names, over these providers (as the parameter names them; NULL: all
- * that there are). Returns the exit status.
+ * that there are); in a short run half of them, unless over all. Returns the exit status.
  */
 int conform_main(int argc, char **argv, const char *providers);
+
+/* Which of so many parts a short run (test/run --short) has, by turns of the commit; -1: all. */
+int conform_turn(int parts);
 
 /* The tests: what each process of a job does. conform_messages.c */
 void conform_order(world_t *world);

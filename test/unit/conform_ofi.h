@@ -16,16 +16,6 @@ const char *__lsan_default_suppressions(void)
     return "leak:libfabric.so";
 }
 
-/* Which of so many parts a short run (test/run --short) has, by turns of the commit; -1: all. */
-static inline int conform_turn(int parts)
-{
-    const char *is_short = getenv("TM_TEST_SHORT"), *choice = getenv("TM_TEST_CHOICE");
-
-    return NULL != is_short && 0 == strcmp(is_short, "yes") && NULL != choice
-               ? atoi(choice) / 100 % parts
-               : -1;
-}
-
 #ifdef CONFORM_OFI
 int main(int argc, char **argv)
 {
