@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 quick=no short=vm cores=2
+# TEST: timeout=600 quick=no short=minutes cores=2
 #
 # pml tm over Soft-iWARP: all processes of one machine by verbs, one of which accepts connections
 # too late at first; and two machines.

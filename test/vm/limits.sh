@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no short=vm cores=1
+# TEST: timeout=300 quick=no short=minutes cores=1
 #
 # What test/vm/run says when all does not go well: the command's exit status, a command that does
 # not end, a machine that crashes.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=400 quick=no short=vm cores=2 needs=tc
+# TEST: timeout=400 quick=no short=minutes cores=2 needs=tc
 #
 # Two machines whose network delays packets, loses some, and brings some before others: messages by
 # TCP.

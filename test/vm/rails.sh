@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 quick=no short=vm cores=2
+# TEST: timeout=600 quick=no short=minutes cores=2
 #
 # Two machines with two networks between them, by Soft-RoCE, and a process on each: long messages
 # are read by both networks, and what one has not brought when it goes down the other brings.
