@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 needs=ip cores=2 short=hang
+# TEST: timeout=240 needs=ip short=failures
 #
 # Reports of jobs that hang (test/mpi/hang.c) on two hosts: a circle between them, and a rank that
 # all others wait for; and what tm_look says on each host meanwhile, started by mpirun.

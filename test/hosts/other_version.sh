@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=ip,pkg-config cores=2
+# TEST: timeout=120 needs=ip,pkg-config
 #
 # A process of another version, or of the other byte order, is refused: the message names both hosts
 # and says why.

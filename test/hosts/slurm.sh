@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=ip,munged,slurmctld,slurmd,srun cores=2 short=launchers ompi=4.1
+# TEST: timeout=300 needs=ip,munged,slurmctld,slurmd,srun short=launchers ompi=4.1
 #
 # Slurm starts the processes, by its own PMIx: on two hosts, each with a slurmd.  Ranks of one host
 # use shared memory, others TCP.
