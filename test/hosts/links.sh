@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 needs=ip cores=2
+# TEST: timeout=240 needs=ip cores=2 short=hosts
 #
 # Two hosts with several links between them: long messages go by all of them.
 . "$TM_SRC/test/lib/script.sh"
@@ -46,7 +46,7 @@ carries $much $any hosts_check 1 tcp_links $much
 require 'links made 2, not made 0'
 carries 0 100000 hosts_check 1 PML_TM_TEST_tcp_links=1 tcp_links 0
 carries 0 100000 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=eth1 tcp_links 0
-hosts_check 2 "$tcp" random "$RANDOM" 5
+hosts_check 2 "$tcp" random "$RANDOM" "$(tm_seconds 5)"
 
 # Writes and reads of a few bytes.
 "${TM_CC:-cc}" -shared -fPIC -O2 -Wall -Wextra -Werror -o shim.so "$TM_SRC/test/hosts/shim.c" -ldl

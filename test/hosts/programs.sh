@@ -13,8 +13,8 @@ tcp=OMPI_MCA_pml_tm_providers=tcp
 hosts_check 1 hello
 hosts_check 1 counters tcp_msgs_sent
 hosts_check 1 basic
-hosts_check 2 "$tcp" random "$RANDOM" 5
-hosts_check 2 random "$RANDOM" 5
+hosts_check 2 "$tcp" random "$RANDOM" "$(tm_seconds 5)"
+hosts_check 2 random "$RANDOM" "$(tm_seconds 5)"
 hosts_check 2 collectives 3000
 hosts_check 1 ordering
 hosts_check 1 tcp_calls

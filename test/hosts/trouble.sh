@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 needs=ip,ss cores=2
+# TEST: timeout=240 needs=ip,ss short=hosts
 #
 # Networks that give trouble: addresses that lead nowhere, ranges of ports, sockets that do little
 # at a time, a link that is down for a while, garbage at the ports, a host that dies.
@@ -75,18 +75,18 @@ refused 'The range must have a port for each process' 2 OMPI_MCA_pml_tm_tcp_port
 "${TM_CC:-cc}" -shared -fPIC -O2 -Wall -Wextra -Werror -o shim.so "$TM_SRC/test/hosts/shim.c" -ldl
 for providers in tcp ''; do
     hosts_check 2 "LD_PRELOAD=$PWD/shim.so" "SHIM_SEED=$RANDOM" \
-        "OMPI_MCA_pml_tm_providers=$providers" random "$RANDOM" 5
+        "OMPI_MCA_pml_tm_providers=$providers" random "$RANDOM" "$(tm_seconds 5)"
 done
 
 # ---- a link that is down for a while ----
 
 {
-    sleep 4
+    sleep 3
     ip link set to2 down
     sleep 2
     ip link set to2 up
 } &
-hosts_check 2 OMPI_MCA_pml_tm_providers=tcp random "$RANDOM" 10
+hosts_check 2 OMPI_MCA_pml_tm_providers=tcp random "$RANDOM" 7
 wait $!
 
 # ... and then both sides compute: the kernel must not end what goes on.
@@ -127,12 +127,12 @@ throw()
 } 2>/dev/null
 
 {
-    sleep 3
+    sleep 2
     while [[ ! -e enough ]]; do
         throw
     done
 } &
-hosts_check 2 "OMPI_MCA_pml_tm_verbose=1" random "$RANDOM" 8
+hosts_check 2 "OMPI_MCA_pml_tm_verbose=1" random "$RANDOM" 5
 require 'did not prove that it belongs to this job'
 touch enough
 wait $!

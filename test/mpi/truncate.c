@@ -7,10 +7,11 @@
  *
  * args: [largest size]
  */
-/* TEST: np=1,2,4 args="4194305" timeout=60 quick=yes */
+/* TEST: np=2 args="4194305" timeout=60 quick=yes */
 /* TEST: np=8 args="65537" timeout=60 */
 /* TEST: np=2 args="4194305" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 quick=yes */
 /* TEST: np=2 args="65537" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
+/* TEST: np=1,4 args="1048577" timeout=60 */
 #include "tm_test.h"
 #include "tm_types.h"
 
