@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180 quick=no needs=gnuplot
+# TEST: timeout=180 quick=no needs=gnuplot short=turns
 #
 # The benchmarks run, and leave what they promise: a table, results that parse, plots. No time is
 # judged.

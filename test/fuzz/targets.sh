@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 needs=clang short=memory
+# TEST: timeout=900 needs=clang short=minutes
 #
 # libFuzzer over what comes from other processes, with the sanitizers, from a new seed each time,
 # beginning with the inputs in corpus/: in a short run so many inputs, in a deep one a minute of

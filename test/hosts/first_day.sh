@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=400 device=tmdev needs=ip,nsenter,unshare short=adapters
+# TEST: timeout=400 device=tmdev needs=ip,nsenter,unshare short=device
 #
 # test/first_day --hosts between two hosts, over the device in software.
 . "$TM_SRC/test/lib/script.sh"

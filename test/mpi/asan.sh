@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=memory
+# TEST: timeout=600 short=minutes
 #
 # pml_tm, built with the address and undefined behaviour sanitizers, under MPI programs.
 . "$TM_SRC/test/mpi/sanitizer.bash"

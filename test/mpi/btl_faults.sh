@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 short=faults pml=none
+# TEST: timeout=300 short=failures pml=none
 #
 # What goes wrong with pml ob1 over btl_fabric: a message that makes no sense ends the job, with a
 # message that says which process sent it and what; and with a value that a parameter of the fabric

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=7200 cores=0 ompi=4.1 short=faults
+# TEST: timeout=7200 cores=0 ompi=4.1 short=failures
 #
 # Each call that pml_tm's libraries make to get something of the kernel or of the C library fails
 # once, in a short job of two ranks, over shared memory, TCP and libfabric: memory, descriptors,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 device=tmdev short=hang
+# TEST: timeout=300 device=tmdev short=failures
 #
 # Reports of jobs that hang (hang.c) over the verbs device in software, without and with matching by
 # the device: a circle, and a message with another tag.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 device=tmdev
+# TEST: timeout=300 device=tmdev short=between
 #
 # Jobs on two hosts: shared memory inside each, the verbs device in software (test/tmdev) between
 # them. The second host is this one under another name, in a UTS namespace, where mpirun's daemon is

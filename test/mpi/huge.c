@@ -9,7 +9,7 @@
  */
 /* TEST: np=1,2 args="extents" timeout=60 */
 /* TEST: np=2 args="extents" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-/* TEST: np=2 args="totals" ompi=4.1 timeout=600 short=gigabytes */
+/* TEST: np=2 args="totals" ompi=4.1 timeout=600 short=turns */
 #include <sys/mman.h>
 
 #include "tm_test.h"

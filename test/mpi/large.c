@@ -3,7 +3,7 @@
  * One message of more than 4 GiB: contiguous, and strided at both ends. The lengths are no multiple
  * of anything. Skipped where too little memory is free.
  */
-/* TEST: np=2 timeout=300 quick=no short=gigabytes */
+/* TEST: np=2 timeout=300 quick=no short=turns */
 #include "tm_test.h"
 
 enum { TAG = 5, STRIDE = 69696 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 device=tmdev
+# TEST: timeout=240 device=tmdev short=between
 #
 # One job that uses all providers at once: two ranks with shared memory between them, a third that
 # is reached by verbs, and a fourth without queue pairs, which is reached by TCP.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=1800 cores=0 ompi=4.1 short=faults
+# TEST: timeout=1800 cores=0 ompi=4.1 short=failures
 #
 # The n-th allocation of pml_tm in a whole job fails, for each n, or in a short run for some of one
 # program: the program is right all the same, or ends with a message. No crash, no hang, nothing

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 cores=0 device=tmdev ompi=4.1 short=faults
+# TEST: timeout=300 cores=0 device=tmdev ompi=4.1 short=failures
 #
 # What fails while receives are on the list of a device that matches tags: a rank that is killed, in
 # the middle of anything, and a queue pair. The job ends, with a message that says why; test/run

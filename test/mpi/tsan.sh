@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 ompi=4.1 short=memory
+# TEST: timeout=600 ompi=4.1 short=minutes
 #
 # pml_tm and the test programs, built with the thread sanitizer, under MPI_THREAD_MULTIPLE. Open
 # MPI is not built with it, so the sanitizer does not see what Open MPI does: test/lib/tsan.h

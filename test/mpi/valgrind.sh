@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 ompi=4.1 needs=valgrind short=memory
+# TEST: timeout=600 ompi=4.1 needs=valgrind short=minutes
 #
 # MPI programs under valgrind. (Not truncate: after an error MPI_Sendrecv keeps its request, with
 # what belongs to it.)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 device=tmdev ompi=4.1 short=memory
+# TEST: timeout=600 device=tmdev ompi=4.1 short=minutes
 #
 # As asan.sh, with all processes communicating by verbs, over the device in software: matched by it
 # and by the CPU, and with its faults.

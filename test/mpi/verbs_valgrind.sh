@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 device=tmdev ompi=4.1 needs=valgrind short=memory
+# TEST: timeout=600 device=tmdev ompi=4.1 needs=valgrind short=minutes
 #
 # As valgrind.sh, with all processes communicating by verbs, over the device in software: matched
 # by it and by the CPU.

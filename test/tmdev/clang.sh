@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=clang
+# TEST: timeout=120 needs=clang short=tmdev
 # The verbs device compiles without warnings with clang, too.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 

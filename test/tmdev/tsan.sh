@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no
+# TEST: timeout=300 quick=no short=tmdev
 # The same with the thread sanitizer: the device thread against clients.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
