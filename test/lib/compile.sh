@@ -80,20 +80,36 @@ tm_binary()
     echo "$TM_BIN/$1${2:+.$2}"
 }
 
+declare -gA tm_hashes=() # of commands
+
+# tm_find_known SOURCE COMMAND...: in one run of the tests (tm_objects is a directory then) set known
+# to the file that names the object that the command makes of this source.  -DFAB_HAVE_... makes no
+# difference to a source that is not in tm_asking.
+tm_find_known()
+{
+    local source=$1 argument command=
+    shift
+    known=
+    [[ -n ${tm_objects-} ]] || return 0
+    for argument in "$@"; do
+        [[ $argument == -DFAB_HAVE_* && -n ${tm_asking-} && $tm_asking != *" $source "* ]] ||
+            command+=" $argument"
+    done
+    [[ -n ${tm_hashes[$command]-} ]] || tm_hashes[$command]=$(sha1sum <<<"$command")
+    known=$tm_objects/${tm_hashes[$command]%% *}${source//\//:}
+}
+
 # tm_object SOURCE COMMAND...: compile it, unless the same command has compiled the same
 # preprocessed source before, for whichever test; prints the object's name.  What -D and -I do is in
-# that source.  In one run of the tests (tm_objects is a directory then) each source is preprocessed
-# once for each command; the exit status is 75 if tm_not_busy is set and another process does that
-# now.
+# that source.  The file known, if that is not empty, gets the name, too; the exit status is 75 if
+# tm_not_busy is set and another process compiles it for that file now.
 tm_object()
 {
-    local source=$1 key object argument known='' lock
+    local source=$1 key object argument lock
     shift
-    if [[ -n ${tm_objects-} ]]; then
-        key=$(sha1sum <<<"$source $*")
-        known=$tm_objects/${key%% *}
+    if [[ -n $known ]]; then
         exec {lock}>"$known.lock"
-        [[ -s $known ]] || flock ${tm_not_busy:+--nonblock} "$lock" || return 75
+        flock ${tm_not_busy:+--nonblock} "$lock" || return 75
         [[ ! -s $known ]] || { cat "$known" && return; }
     fi
     key=$({
@@ -118,7 +134,7 @@ tm_object()
 # What other processes compile just now comes last, rather than to wait for each of them.
 tm_cc()
 {
-    local output=$1 sources=() objects=() source key tm_not_busy
+    local output=$1 sources=() objects=() source object key known tm_not_busy
     local -A made=()
     shift
     while [[ $1 != -- ]]; do
@@ -128,8 +144,14 @@ tm_cc()
     shift
     for tm_not_busy in yes ''; do
         for source in "${sources[@]}"; do
-            [[ -n ${made[$source]-} ]] ||
+            [[ -z ${made[$source]-} ]] || continue
+            tm_find_known "$source" "$@"
+            if [[ -n $known && -s $known ]]; then
+                read -r object <"$known"
+                made[$source]=$object
+            else
                 made[$source]=$(tm_object "$source" "$@") || (($? == 75)) || return 1
+            fi
         done
     done
     for source in "${sources[@]}"; do
