@@ -83,19 +83,44 @@ for choice in 0 1; do
 done
 [[ $chosen == *one* && $chosen == *two* ]] || fail "a test of a group has no turn: $chosen"
 
-# So are unit tests with or without ThreadSanitizer, all of a run the same.
+# So are unit tests with or without ThreadSanitizer, all of a run the same; plain ones come without.
 for name in both too; do
     echo '/* TEST: variants=asan,tsan */' >tree/test/unit/test_$name.c
 done
-chosen=
+echo '/* TEST: variants=plain */' >tree/test/unit/test_fast.c
+echo '/* TEST: variants=plain depends=depended.h */' >tree/test/unit/test_same.c
+declare -A chosen_by=(
+    [0]='both/asan fast/plain same/plain too/asan' [10]='both/tsan same/plain too/tsan'
+)
 for choice in 0 10; do
-    TM_TEST_CHOICE=$choice runs 0 --short --list unit/test_both unit/test_too
-    (($(wc -l <log) == 2 && $(sed 's@.*/@@' log | sort -u | wc -l) == 1)) ||
-        fail 'not one of the two variants'
-    chosen+=$(<log)
+    TM_TEST_CHOICE=$choice runs 0 --short --list unit
+    [[ $(sed 's@unit/test_@@' log | sort | paste -sd ' ') == "${chosen_by[$choice]}" ]] ||
+        fail "the variants of choice $choice"
 done
-[[ $chosen == *asan* && $chosen == *tsan* ]] || fail "a variant has no turn: $chosen"
-rm tree/test/unit/test_{both,too}.c
+rm tree/test/unit/*.c
+
+# Linters look at what has changed, or is new, and at each other file by turns.
+if command -v git >/dev/null; then
+    git -C tree init -q
+    for ((i = 0; i < 12; i++)); do
+        git -C tree add -A
+        git -C tree -c user.name=test -c user.email=test commit -q --allow-empty -m "$i"
+    done
+    echo '# changed' >>tree/test/mpi/good.sh
+    add new 'TEST: timeout=20' true
+    seen=
+    for choice in 0 10 20 30 40; do
+        due=$(TM_SRC=$PWD/tree TM_TEST_SHORT=yes TM_TEST_CHOICE=$choice tm_due \
+            test/mpi/{good,hangs,needs,new,same,seldom}.sh)
+        [[ $due == *good*new* ]] || fail "what has changed is not due: $due"
+        (($(wc -l <<<"$due") <= 4)) || fail "too much is due: $due"
+        seen+=$due
+    done
+    for name in hangs needs same seldom; do
+        [[ $seen == *$name* ]] || fail "$name has no turn"
+    done
+    rm -rf tree/.git tree/test/mpi/new.sh
+fi
 
 # What is deterministic runs again when what it depends on has changed.
 runs 0 --record mpi/same

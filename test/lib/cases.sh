@@ -250,13 +250,18 @@ choose_of_program()
 }
 
 # is_other_variant NAME: is it a unit test with and without ThreadSanitizer, and not its turn?  The
-# turn is the run's: so the sources that such tests share are compiled once.
+# turn is the run's: so the sources that such tests share are compiled once.  What is built plain,
+# and does not only run when something has changed, comes with the address sanitizer's turn.
 is_other_variant()
 {
     local test=${1%/*} turn=asan
-    [[ -n ${case_variant[$test/asan]-} && -n ${case_variant[$test/tsan]-} ]] || return 1
     ((choice / 10 % 2 == 0)) || turn=tsan
-    [[ $1 != "$test/$turn" ]]
+    if [[ ${case_variant[$1]-} == plain ]]; then
+        [[ $turn == tsan && -z ${case_depends[$1]} ]]
+        return
+    fi
+    [[ -n ${case_variant[$test/asan]-} && -n ${case_variant[$test/tsan]-} ]] &&
+        [[ $1 != "$test/$turn" ]]
 }
 
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
