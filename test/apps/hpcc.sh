@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no needs=hpcc short=apps
+# TEST: timeout=300 quick=no needs=hpcc short=turns
 #
 # HPC Challenge at a small size on 4 ranks (hpcc.bash).
 : "${TM_SRC:=$(cd "$(dirname "$0")/../.." && pwd)}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no needs=lmp short=apps
+# TEST: timeout=300 quick=no needs=lmp short=turns
 #
 # LAMMPS: a Lennard-Jones melt of 4000 atoms, 100 steps.  For a given number of ranks the
 # computation is deterministic: every line of thermodynamic output, and the positions at the end,

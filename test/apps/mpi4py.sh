@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no short=apps
+# TEST: timeout=300 quick=no short=turns
 #
 # mpi4py: its own benchmarks and futures, and a script of pickled objects, numpy arrays and
 # collectives (mpi4py_objects.py).

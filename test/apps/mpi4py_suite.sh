@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=1200 quick=no short=apps
+# TEST: timeout=1200 quick=no short=turns
 #
 # mpi4py's own tests on 1, 2 and 4 ranks over this PML. Where one fails, they are run over ob1, too:
 # whatever passes there must pass.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 quick=no needs=NPopenmpi short=apps
+# TEST: timeout=300 quick=no needs=NPopenmpi short=turns
 #
 # NetPIPE: its integrity check in every way it can exchange messages, and its measurement.  The
 # check is of all sizes around the powers of two; over ob1 the same options must lead to the same

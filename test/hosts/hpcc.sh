@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 quick=no needs=ip,hpcc cores=2 short=apps
+# TEST: timeout=600 quick=no needs=ip,hpcc cores=2 short=turns
 #
 # HPC Challenge on two hosts with two ranks on each: over TCP alone, and with shared memory inside
 # each host.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=1200 quick=no needs=ip cores=2 short=apps
+# TEST: timeout=1200 quick=no needs=ip cores=2 short=turns
 #
 # mpi4py's own tests on two hosts: over TCP alone, with one rank on each and with two, and with
 # shared memory inside each host.
