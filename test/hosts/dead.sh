@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=ip,pgrep
+# TEST: timeout=120 needs=ip,pgrep cores=0
 #
 # A host dies in the middle of a job: the job ends, and no rank is left on the others.
 . "$TM_SRC/test/lib/script.sh"
