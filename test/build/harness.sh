@@ -5,6 +5,7 @@
 # test/run itself, on a tree of small tests: what it must report, leave out, record and refuse.
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/job.sh"
+. "$TM_SRC/test/lib/due.sh"
 
 mkdir -p tree/test/mpi tree/test/unit build/test
 cp -R "$TM_SRC/test/lib" "$TM_SRC/test/run" tree/test/

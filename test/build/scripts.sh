@@ -6,6 +6,7 @@
 # script what that sources, and takes its time: a short run has a part of them (tm_due).
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/compile.sh"
+. "$TM_SRC/test/lib/due.sh"
 
 cd "$TM_SRC"
 mapfile -t scripts < <(find autogen.sh quickstart packaging/headers packaging/into_openmpi .ci \

@@ -8,6 +8,7 @@
 # of at most 100 columns. A short run compiles a part of the headers, and has clang-format look at a
 # part of the files (tm_due).
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/due.sh"
 
 cd "$TM_SRC"
 mapfile -t scripts < <(find autogen.sh quickstart packaging/headers packaging/into_openmpi .ci \

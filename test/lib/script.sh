@@ -140,37 +140,3 @@ tm_mpi_program()
     tm_compile_mpi "$TM_SRC/test/mpi/$1.c" >&2 || fail "test/mpi/$1.c does not compile"
     tm_binary "mpi/$1"
 }
-
-# tm_image DIRECTORY: makes a root directory for containers.  With /usr and TM_SRC bound to it, it has
-# the programs of this system.
-tm_image()
-{
-    local name
-    mkdir -p "$1"/{dev,home,proc,run,sys,tmp,usr} "$1$TM_SRC"
-    for name in bin lib lib64 sbin; do
-        ln -s "usr/$name" "$1/$name"
-    done
-    cp -a /etc "$1"
-
-# tm_due FILE...: in a short run print those of these files of the tree that the last 10 commits
-# have changed, or none has yet, and a fifth of the others, by turns; all if git does not know.
-tm_due()
-{
-    local file all i=0
-    local -A changed=()
-    if [[ ${TM_TEST_SHORT-} != yes ]] ||
-        ! all=$(cd "$TM_SRC" && git diff --name-only HEAD~10 2>/dev/null &&
-            git ls-files --others --exclude-standard); then
-        printf '%s\n' "$@"
-        return
-    fi
-    while read -r file; do
-        changed[./$file]=yes
-    done <<<"$all"
-    for file in "$@"; do
-        i=$((i + 1))
-        if (((i + TM_TEST_CHOICE / 10) % 5 == 0)) || [[ -n ${changed[./$file]-} ]]; then
-            echo "$file"
-        fi
-    done
-}

@@ -5,6 +5,7 @@
 # Charliecloud: mpirun of the host starts each rank in a container. Each in its own: shared memory,
 # where a process cannot read the other's. All of a host in one (ch-run --join): as without.
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/image.sh"
 
 image=$TM_WORK/image
 tm_image "$image"

@@ -6,6 +6,7 @@
 # share the host's process ids: shared memory, and long messages are read by the receiver.  Ranks
 # with process ids of their own: TCP.
 . "$TM_SRC/test/lib/script.sh"
+. "$TM_SRC/test/lib/image.sh"
 
 image=$TM_WORK/image
 tm_image "$image"
