@@ -162,15 +162,15 @@ bool fab_provider_is_in(const fab_provider_t *provider, const char *list);
 
 /*
  * The peer of a name that a message brought, made for this provider if it is new.  It has an
- * endpoint of this provider's, whose address is to be compared.  NULL: the message is refused, since
- * the peer is this process, has failed or is reached by another provider, or there is no memory; but
- * with *is_later ask again after the next fab_progress(): the peer was to be reached by another
+ * endpoint of this provider's, whose address is to be compared.  NULL: the message is refused, as
+ * the peer is this process, has failed or is reached by another provider, or there is no memory;
+ * but with *is_later ask again after the next fab_progress(): the peer was to be reached by another
  * provider, had not used that, and moves to this one.
  */
 FAB_EXPORT fab_peer_t *fab_peer_from_wire(fab_t *fab, const fab_provider_t *provider, uint64_t name,
                                           const void *address, size_t len, bool *is_later);
 
-/* The peer fails, as a message of it is malformed: what completes "It sent a malformed message: ". */
+/* The peer fails: it sent a malformed message.  what is wrong, without a full stop; copied. */
 FAB_EXPORT void fab_peer_bad_message(fab_peer_t *peer, const char *what) __attribute__((cold));
 
 /*
