@@ -96,9 +96,8 @@ static void follow_body(world_t *world)
             WORLD_UNTIL(SENDERS + n * STREAM == got);
             CHECK(all_granted(world) + 64 <= FEW_BUFFERS);
             CHECK(verbs_domain(world)->recv_pool.num <= FEW_BUFFERS);
-            atomic_store(&world->shared->scratch[0], n);
         }
-        WORLD_UNTIL(SENDERS == atomic_load(&world->shared->scratch[1]));
+        WORLD_UNTIL(SENDERS == atomic_load(&world->shared->scratch[0]));
         const fab_verbs_conn_t *conn;
         TAILQ_FOREACH(conn, &verbs_domain(world)->conns, link) {
             WORLD_UNTIL(4 == conn->granted);
@@ -109,7 +108,7 @@ static void follow_body(world_t *world)
         CHECK(4 == ep_of(zero)->ses.window);
         WORLD_UNTIL((uint64_t) world->rank - 1 == atomic_load(&world->shared->scratch[0]));
         stream(world, zero, 4);
-        atomic_fetch_add(&world->shared->scratch[1], 1);
+        atomic_fetch_add(&world->shared->scratch[0], 1);
     }
     world_barrier(world);
     CHECK(0 == world->failures);
