@@ -8,7 +8,7 @@
 #include "btl_fabric/btl_fabric_entry.h"
 #include "btl_fabric/btl_fabric_mem.h"
 #include "btl_fabric/btl_fabric_op.h"
-#include "test_fab_world.h"
+#include "test_fab_jobs.h"
 
 #include "opal/datatype/opal_datatype.h"
 #include "shm/shm_types.h"
@@ -80,43 +80,93 @@ static void btl_progress(void)
     sched_yield();
 }
 
-/* ---- a get of memory that is deregistered before all of it was sent ------- */
+/* What rank 1 needs to access rank 0's memory. */
+typedef struct remote {
+    mca_btl_fabric_ep_t *ep;
+    struct mca_btl_base_registration_handle_t handle;
+    struct mca_btl_base_registration_handle_t *own; /* rank 0's; NULL in rank 1 */
+} remote_t;
 
-/* Its peer does not poll, so most of the data stays here. */
-static void deregister_early(world_t *world)
+/* Both open the BTL; rank 1 gets the handle of this memory of rank 0, so many bytes. */
+static remote_t open_memory(world_t *world, void *memory, size_t size)
 {
-    _Atomic uint64_t *scratch = world->shared->scratch;
-    fab_peer_t *peer = open_ep(world)->peer;
-    void *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
-        NULL, MCA_BTL_ENDPOINT_ANY, memory, LARGE, access_any);
+    unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
+    remote_t remote = {.ep = NULL};
 
-    CHECK(NULL != mem);
-    scratch[0] = mem->base;
-    scratch[1] = mem->key;
+    open_btl(world);
+    remote.ep = open_ep(world);
+    if (0 == world->rank) {
+        remote.own = mca_btl_fabric_register_mem(NULL, MCA_BTL_ENDPOINT_ANY, memory, size,
+                                                 access_any);
+        CHECK(NULL != remote.own);
+        memcpy(shared, remote.own, sizeof(*remote.own));
+    }
     world_barrier_idle(world);
-    while (NULL == peer->pending) {
+    memcpy(&remote.handle, shared, sizeof(remote.handle));
+    return remote;
+}
+
+/* All poll until rank 1 has come here. */
+static void poll_for_rank_1(world_t *world)
+{
+    _Atomic uint64_t *is_here = &world->shared->scratch[WORLD_SCRATCH - 1];
+
+    if (1 == world->rank) {
+        *is_here = 1;
+    }
+    while (0 == *is_here) {
         btl_progress();
     }
-    CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, mem));
-    CHECK(0 == munmap(memory, LARGE));
-    WORLD_UNTIL(1 == world->failures);
-    CHECK(NULL != strstr(world->failed_why, "memory that is not registered"));
-    WORLD_UNTIL(NULL == peer->pending);
+}
+
+/* The end of most bodies: nobody leaves before all are here. */
+static void leave(world_t *world)
+{
+    world_barrier_idle(world);
+    (void) mca_btl_fabric_finalize(NULL);
+}
+
+static unsigned gives_up; /* does rank 1 give rank 0 up? */
+
+/* ---- a get of memory that is deregistered before all of it was sent ------- */
+
+/* Rank 0 does not see that this memory is asked for before it polls. */
+static void get_raw(world_t *world, const remote_t *remote)
+{
+    btl_fabric_get_t get = {.len = LARGE};
+
+    get.claim = fab_claim_word((uint32_t) remote->handle.key) | BTL_FABRIC_ORDERED;
+    CHECK(OPAL_SUCCESS == fab_send(remote->ep->peer,
+                                   fab_hdr(BTL_FABRIC_AM_GET, remote->handle.base, 1), &get,
+                                   sizeof(get)));
     world_barrier_idle(world);
 }
 
-static void get_raw(world_t *world)
+/* Rank 1 does not poll, so most of the data stays here. */
+static void answer_some(const fab_peer_t *peer)
 {
-    _Atomic uint64_t *scratch = world->shared->scratch;
-    fab_peer_t *peer = open_ep(world)->peer;
-    btl_fabric_get_t get = {.len = LARGE};
+    while (NULL == peer->pending) {
+        btl_progress();
+    }
+}
 
-    world_barrier_idle(world);
-    get.claim = fab_claim_word((uint32_t) scratch[1]) | BTL_FABRIC_ORDERED;
-    CHECK(OPAL_SUCCESS ==
-          fab_send(peer, fab_hdr(BTL_FABRIC_AM_GET, scratch[0], 1), &get, sizeof(get)));
-    world_barrier_idle(world);
+static void deregistered_body(world_t *world)
+{
+    void *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    remote_t remote = open_memory(world, memory, LARGE);
+
+    if (0 == world->rank) {
+        answer_some(remote.ep->peer);
+        CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, remote.own));
+        CHECK(0 == munmap(memory, LARGE));
+        WORLD_UNTIL(1 == world->failures);
+        CHECK(NULL != strstr(world->failed_why, "memory that is not registered"));
+        WORLD_UNTIL(NULL == remote.ep->peer->pending);
+        world_barrier_idle(world);
+    } else {
+        get_raw(world, &remote);
+    }
+    (void) mca_btl_fabric_finalize(NULL);
 }
 
 static int num_exposed(const fab_shm_domain_t *dom)
@@ -150,67 +200,30 @@ static void registered_body(world_t *world)
     CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, message));
     CHECK(OPAL_SUCCESS == mca_btl_fabric_deregister_mem(NULL, window));
     CHECK(0 == num_exposed(dom));
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* Rank 0 leaves with most of the data still here. */
-static void leave_early(world_t *world)
-{
-    _Atomic uint64_t *scratch = world->shared->scratch;
-    fab_peer_t *peer = open_ep(world)->peer;
-    static uint64_t memory[LARGE / 8];
-    struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
-        NULL, MCA_BTL_ENDPOINT_ANY, memory, LARGE, access_any);
-
-    CHECK(NULL != mem);
-    scratch[0] = mem->base;
-    scratch[1] = mem->key;
-    world_barrier_idle(world);
-    while (NULL == peer->pending) {
-        btl_progress();
-    }
-    CHECK(!LIST_EMPTY(&mca_btl_fabric.replies));
-    (void) mca_btl_fabric_finalize(NULL);
-    CHECK(LIST_EMPTY(&mca_btl_fabric.replies));
-    world_barrier_idle(world);
-}
-
 static void unsent_body(world_t *world)
 {
-    open_btl(world);
+    static uint64_t memory[LARGE / 8];
+    remote_t remote = open_memory(world, memory, LARGE);
+
     if (0 == world->rank) {
-        leave_early(world);
+        answer_some(remote.ep->peer);
+        CHECK(!LIST_EMPTY(&mca_btl_fabric.replies));
+        (void) mca_btl_fabric_finalize(NULL);
+        CHECK(LIST_EMPTY(&mca_btl_fabric.replies));
+        world_barrier_idle(world);
     } else {
-        CHECK(OPAL_ERR_NOT_AVAILABLE == mca_btl_fabric_put(NULL, open_ep(world), NULL, 0, NULL,
-                                                           NULL, 8, 0, 0, NULL, NULL, NULL));
-        CHECK(OPAL_ERR_NOT_SUPPORTED == mca_btl_fabric_atomic_op(NULL, open_ep(world), 0, NULL,
+        CHECK(OPAL_ERR_NOT_AVAILABLE ==
+              mca_btl_fabric_put(NULL, remote.ep, NULL, 0, NULL, NULL, 8, 0, 0, NULL, NULL, NULL));
+        CHECK(OPAL_ERR_NOT_SUPPORTED == mca_btl_fabric_atomic_op(NULL, remote.ep, 0, NULL,
                                                                  MCA_BTL_ATOMIC_ADD, 1, 0, 0, NULL,
                                                                  NULL, NULL));
-        get_raw(world);
+        get_raw(world, &remote);
         (void) mca_btl_fabric_finalize(NULL);
     }
-}
-
-static void deregistered_body(world_t *world)
-{
-    open_btl(world);
-    if (0 == world->rank) {
-        deregister_early(world);
-    } else {
-        get_raw(world);
-    }
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void deregistered(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, deregistered_body));
-    assert_int_equal(0, world_run(2, false, unsent_body));
-    fab_params.shm_cooperative = "always";
-    assert_int_equal(0, world_run(2, false, registered_body));
-    fab_params_reset();
 }
 
 /* ---- sendi packs all or nothing ------------------------------------------ */
@@ -253,14 +266,7 @@ static void sendi_body(world_t *world)
     }
     OBJ_RELEASE(convertor);
     (void) opal_datatype_destroy(&type);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void sendi(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, sendi_body));
+    leave(world);
 }
 
 /* ---- a message in place --------------------------------------------------- */
@@ -357,17 +363,7 @@ static void in_place_body(world_t *world)
         CHECK(world->is_threaded == (0 == mca_btl_fabric.counters.in_place));
     }
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void in_place(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = PLACE_RING;
-    assert_int_equal(0, world_run(2, false, in_place_body));
-    assert_int_equal(0, world_run(2, true, in_place_body));
-    fab_params_reset();
+    leave(world);
 }
 
 /* ---- the error callback may delete the process ---------------------------- */
@@ -395,14 +391,7 @@ static void error_callback_body(world_t *world)
         btl_progress();
     }
     CHECK(77 == failed_name && NULL == failed_ep->proc);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void error_callback(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, error_callback_body));
+    leave(world);
 }
 
 /* ---- a process that failed before it was added ---------------------------- */
@@ -437,14 +426,7 @@ static void failed_before_body(world_t *world)
     }
     CHECK(proc->proc_name.vpid == failed_name && NULL == failed_ep->proc);
     OBJ_RELEASE(proc);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void failed_before(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, failed_before_body));
+    leave(world);
 }
 
 /* ---- offers --------------------------------------------------------------- */
@@ -455,12 +437,6 @@ enum {
     OFFERS = 20000,
     FEW = 200,
 };
-
-/* What rank 1 needs to access rank 0's memory. */
-typedef struct remote {
-    mca_btl_fabric_ep_t *ep;
-    struct mca_btl_base_registration_handle_t handle;
-} remote_t;
 
 static unsigned num_done, num_lost;
 
@@ -473,35 +449,23 @@ static void ended(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *loc
     num_lost += OPAL_SUCCESS != status;
 }
 
-/* Both open the BTL; rank 1 gets the handle of these words of rank 0, so many bytes. */
-static remote_t open_memory(world_t *world, uint64_t *words, size_t size)
-{
-    unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
-    remote_t remote = {.ep = NULL};
-
-    open_btl(world);
-    remote.ep = open_ep(world);
-    if (0 == world->rank) {
-        struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
-            NULL, MCA_BTL_ENDPOINT_ANY, words, size, access_any);
-        CHECK(NULL != mem);
-        memcpy(shared, mem, sizeof(*mem));
-    }
-    world_barrier_idle(world);
-    memcpy(&remote.handle, shared, sizeof(remote.handle));
-    return remote;
-}
-
 static remote_t open_both(world_t *world, uint64_t *words)
 {
     return open_memory(world, words, WORDS * sizeof(*words));
 }
 
-static void put(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
+/* Put a value; the callback may be NULL. */
+static void put_then(world_t *world, remote_t *remote, unsigned at, uint64_t *value,
+                     mca_btl_base_rdma_completion_fn_t callback, void *context)
 {
     CHECK(OPAL_SUCCESS ==
           mca_btl_fabric_put(NULL, remote->ep, value, remote->handle.base + at * sizeof(*value),
-                             NULL, &remote->handle, sizeof(*value), 0, 0, ended, NULL, NULL));
+                             NULL, &remote->handle, sizeof(*value), 0, 0, callback, context, NULL));
+}
+
+static void put(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
+{
+    put_then(world, remote, at, value, ended, NULL);
 }
 
 static void get(world_t *world, remote_t *remote, unsigned at, uint64_t *value)
@@ -547,14 +511,7 @@ static void withdrawn_body(world_t *world)
     }
     CHECK(1 == world->rank || FEW == words[0]);
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void withdrawn(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, withdrawn_body));
+    leave(world);
 }
 
 /* Words that rank 1 has put, all under way at once. */
@@ -603,16 +560,7 @@ static void offered_body(world_t *world)
         usleep(0 == i % 100 ? 1000 : 0);
     }
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void offered(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = RING;
-    assert_int_equal(0, world_run(2, false, offered_body));
-    fab_params_reset();
+    leave(world);
 }
 
 /* ---- a get that cannot go on for want of memory --------------------------- */
@@ -655,14 +603,7 @@ static void no_memory_body(world_t *world)
         CHECK(NULL != strstr(world->failed_why, "memory"));
         CHECK(1 == mca_btl_fabric.counters.rma_failed);
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void no_memory(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, no_memory_body));
+    leave(world);
 }
 
 /* ---- offers of long gets -------------------------------------------------- */
@@ -732,15 +673,9 @@ static unsigned get_all(world_t *world, remote_t *remote)
 /* Rank 0 polls until rank 1 has done so. */
 static void end_big(world_t *world)
 {
-    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
-
-    *is_over = 1 == world->rank ? 1 : *is_over;
-    while (0 == *is_over) {
-        (void) mca_btl_fabric_progress();
-    }
+    poll_for_rank_1(world);
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* Windows of gets, of which a ring has not the room for all data; none longer is offered. */
@@ -776,17 +711,6 @@ static void long_withdrawn_body(world_t *world)
     }
     world_barrier_idle(world);
     end_big(world);
-}
-
-static void long_offers(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, long_offers_body));
-    assert_int_equal(0, world_run(2, true, long_offers_body));
-    assert_int_equal(0, world_run(2, false, long_withdrawn_body));
-    fab_params.shm_ring_size = RING; /* less is offered */
-    assert_int_equal(0, world_run(2, false, long_offers_body));
-    fab_params_reset();
 }
 
 /* ---- operations that wait for an answer that does not come ---------------- */
@@ -825,8 +749,7 @@ static void deleted_body(world_t *world)
         CHECK(0 == num_done && 1 == num_lost);
         CHECK(!remote.ep->is_deleted);
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* The peer leaves. */
@@ -842,15 +765,6 @@ static void left_body(world_t *world)
     (void) mca_btl_fabric_finalize(NULL);
 }
 
-static void no_answer(void **state)
-{
-    (void) state;
-    fab_params.shm_single_copy = "none";
-    assert_int_equal(0, world_run(2, false, deleted_body));
-    assert_int_equal(0, world_run(2, false, left_body));
-    fab_params_reset();
-}
-
 /* ---- a long get over tcp: from the target's memory to the origin's -------- */
 
 enum { LONG_WORDS = (5 << 20) / 8 + 3 };
@@ -858,22 +772,12 @@ enum { LONG_WORDS = (5 << 20) / 8 + 3 };
 static void long_get_body(world_t *world)
 {
     static uint64_t words[LONG_WORDS], values[LONG_WORDS + 1];
-    unsigned char *shared = (unsigned char *) (uintptr_t) world->shared->scratch;
-    _Atomic uint64_t *is_over = &world->shared->scratch[WORLD_SCRATCH - 1];
-    remote_t remote = {.ep = NULL};
+    remote_t remote = open_memory(world, words, sizeof(words));
 
-    open_btl(world);
-    remote.ep = open_ep(world);
-    if (0 == world->rank) {
-        struct mca_btl_base_registration_handle_t *mem = mca_btl_fabric_register_mem(
-            NULL, MCA_BTL_ENDPOINT_ANY, words, sizeof(words), access_any);
-        for (uint64_t i = 0; i < LONG_WORDS; i++) {
-            words[i] = i * UINT64_C(0x9e3779b97f4a7c15);
-        }
-        memcpy(shared, mem, sizeof(*mem));
+    for (uint64_t i = 0; 0 == world->rank && i < LONG_WORDS; i++) {
+        words[i] = i * UINT64_C(0x9e3779b97f4a7c15);
     }
     world_barrier_idle(world);
-    memcpy(&remote.handle, shared, sizeof(remote.handle));
     if (1 == world->rank) {
         values[LONG_WORDS] = 77;
         /* two at once, and the second is part of the first */
@@ -887,15 +791,13 @@ static void long_get_body(world_t *world)
             CHECK(i * UINT64_C(0x9e3779b97f4a7c15) == values[i]);
         }
         CHECK(77 == values[LONG_WORDS]);
-        *is_over = 1;
     }
-    /* that the data has gone may be reported after it was received */
-    while (0 == *is_over || mca_btl_fabric.num_rma > 0) {
+    poll_for_rank_1(world);
+    while (mca_btl_fabric.num_rma > 0) { /* may be reported after the data was received */
         btl_progress();
     }
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* Data for no get, or for more than it asked for, has no destination. */
@@ -920,18 +822,7 @@ static void no_place_body(world_t *world)
     op.done = 8;
     CHECK(NULL == mca_btl_fabric_place_data(NULL, peer, fab_hdr(BTL_FABRIC_AM_DATA, 0, id), 8));
     fab_idmap_remove(&mca_btl_fabric.ids, id);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void long_get(void **state)
-{
-    (void) state;
-    fab_params.providers = "tcp";
-    assert_int_equal(0, world_run(2, false, long_get_body));
-    assert_int_equal(0, world_run(2, true, long_get_body));
-    assert_int_equal(0, world_run(2, false, no_place_body));
-    fab_params_reset();
+    leave(world);
 }
 
 /* ---- counted messages ------------------------------------------------------ */
@@ -949,10 +840,7 @@ static void start_counted(world_t *world, remote_t *remote, uint64_t *values)
     for (unsigned at = 0; at < WORDS; at += 2) {
         values[at] = at + 1;
         put(world, remote, at, &values[at]);
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote->ep, &values[at],
-                                                 remote->handle.base + (at + 1) * sizeof(*values),
-                                                 NULL, &remote->handle, sizeof(*values), 0, 0, NULL,
-                                                 NULL, NULL));
+        put_then(world, remote, at + 1, &values[at], NULL, NULL);
         add(world, remote, at, 1000);
     }
 }
@@ -982,30 +870,11 @@ static void counted_body(world_t *world)
         CHECK(at + 1001 == words[at] && at + 1 == words[at + 1]);
     }
     CHECK(0 == world->failures && 0 == num_lost);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
-/* Rank 0 does not poll and is given up; then rank 1 leaves with others under way. */
+/* Rank 0 does not poll and is given up, or rank 1 leaves with operations under way. */
 static void uncounted_body(world_t *world)
-{
-    static uint64_t words[WORDS], values[WORDS];
-    remote_t remote = open_both(world, words);
-
-    if (1 == world->rank) {
-        start_counted(world, &remote, values);
-        fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
-        (void) mca_btl_fabric_flush(NULL, remote.ep);
-        while (num_lost < WORDS) {
-            btl_progress();
-        }
-        CHECK(0 == num_done && 0 == remote.ep->outstanding && STAILQ_EMPTY(&remote.ep->counted));
-    }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void unended_body(world_t *world)
 {
     static uint64_t words[WORDS], values[WORDS];
     remote_t remote = open_both(world, words);
@@ -1014,8 +883,15 @@ static void unended_body(world_t *world)
         start_counted(world, &remote, values);
         CHECK(remote.ep->outstanding > 0);
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    if (1 == world->rank && gives_up) {
+        fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
+        (void) mca_btl_fabric_flush(NULL, remote.ep);
+        while (num_lost < WORDS) {
+            btl_progress();
+        }
+        CHECK(0 == num_done && 0 == remote.ep->outstanding && STAILQ_EMPTY(&remote.ep->counted));
+    }
+    leave(world);
 }
 
 /* An answer to an operation that there was not. */
@@ -1033,20 +909,7 @@ static void miscounted_body(world_t *world)
     if (0 == world->rank) {
         CHECK(NULL != strstr(world->failed_why, "more operations than there were"));
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void counted(void **state)
-{
-    (void) state;
-    fab_params.providers = "tcp";
-    assert_int_equal(0, world_run(2, false, counted_body));
-    assert_int_equal(0, world_run(2, true, counted_body));
-    assert_int_equal(0, world_run(2, false, uncounted_body));
-    assert_int_equal(0, world_run(2, false, unended_body));
-    assert_int_equal(0, world_run(2, false, miscounted_body));
-    fab_params_reset();
+    leave(world);
 }
 
 /* ---- atomic operations in shared memory ------------------------------------ */
@@ -1095,56 +958,28 @@ static void add_body(world_t *world)
     world_barrier(world);
     CHECK(1 == world->rank || (2 * ADDS == words[0] && ADDS == words[1]));
     CHECK(0 == world->failures && 0 == num_lost);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* Rank 0 does not poll and is given up, or rank 1 leaves first. */
-static void start_unanswered(world_t *world, remote_t *remote, uint64_t *old)
-{
-    send_one(world, remote);
-    for (int i = 0; i < AT_ONCE; i++) {
-        fetch_add(world, remote, 0, &old[i]);
-    }
-    CHECK(AT_ONCE == remote->ep->outstanding);
-}
-
 static void unanswered_body(world_t *world)
 {
     static uint64_t words[WORDS], old[AT_ONCE];
     remote_t remote = open_both(world, words);
 
     if (1 == world->rank) {
-        start_unanswered(world, &remote, old);
+        send_one(world, &remote);
+        for (int i = 0; i < AT_ONCE; i++) {
+            fetch_add(world, &remote, 0, &old[i]);
+        }
+        CHECK(AT_ONCE == remote.ep->outstanding);
+    }
+    if (1 == world->rank && gives_up) {
         fab_peer_fail(remote.ep->peer, OPAL_ERR_UNREACH, "It was given up.");
         (void) mca_btl_fabric_flush(NULL, remote.ep);
         CHECK(0 == num_done && AT_ONCE == num_lost);
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void unasked_body(world_t *world)
-{
-    static uint64_t words[WORDS], old[AT_ONCE];
-    remote_t remote = open_both(world, words);
-
-    if (1 == world->rank) {
-        start_unanswered(world, &remote, old);
-    }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void atomics(void **state)
-{
-    (void) state;
-    fab_params.shm_ring_size = RING;
-    assert_int_equal(0, world_run(2, false, add_body));
-    assert_int_equal(0, world_run(2, true, add_body));
-    assert_int_equal(0, world_run(2, false, unanswered_body));
-    assert_int_equal(0, world_run(2, false, unasked_body));
-    fab_params_reset();
+    leave(world);
 }
 
 /* ---- what a flush waits for, with threads ----------------------------------- */
@@ -1196,6 +1031,14 @@ static void slow_callback(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, v
     has_returned = true;
 }
 
+/* Rank 0 polls until rank 1 has put 5, and all leave. */
+static void end_put(world_t *world, const uint64_t *words)
+{
+    poll_for_rank_1(world);
+    CHECK(1 == world->rank || 5 == words[0]);
+    leave(world);
+}
+
 /* Rank 1's main thread flushes while another thread runs the callback. */
 static void callback_body(world_t *world)
 {
@@ -1205,23 +1048,15 @@ static void callback_body(world_t *world)
 
     if (1 == world->rank) {
         CHECK(0 == pthread_create(&thread, NULL, poll_always, NULL));
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
-                                                 &remote.handle, sizeof(value), 0, 0, slow_callback,
-                                                 NULL, NULL));
+        put_then(world, &remote, 0, &value, slow_callback, NULL);
         await(IN_CALLBACK);
         reach(IN_FLUSH);
         (void) mca_btl_fabric_flush(NULL, NULL);
         CHECK(has_returned);
         reach(STOP);
         CHECK(0 == pthread_join(thread, NULL));
-        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
     }
-    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
-        btl_progress();
-    }
-    CHECK(1 == world->rank || 5 == words[0]);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    end_put(world, words);
 }
 
 static void put_next(mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *local,
@@ -1249,19 +1084,11 @@ static void chain_body(world_t *world)
     remote_t remote = open_both(world, words);
 
     if (1 == world->rank) {
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
-                                                 &remote.handle, sizeof(value), 0, 0, put_next,
-                                                 &remote.handle, NULL));
+        put_then(world, &remote, 0, &value, put_next, &remote.handle);
         (void) mca_btl_fabric_flush(NULL, NULL);
         CHECK(CHAIN == num_done && 0 == num_lost && 0 == mca_btl_fabric.outstanding);
-        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
     }
-    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
-        btl_progress();
-    }
-    CHECK(1 == world->rank || 5 == words[0]);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    end_put(world, words);
 }
 
 static void *flush_once(void *arg)
@@ -1348,8 +1175,7 @@ static void later_body(world_t *world)
         scratch[WORLD_SCRATCH - 4] = 1;
     }
     CHECK(0 == world->failures);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
 /* A thread that looks at the counter alone: rank 0 may serve once a flush has yielded. */
@@ -1360,7 +1186,7 @@ static void *await_yield(void *arg)
     while (0 == __atomic_load_n(&mca_btl_fabric.counters.flush_yields, __ATOMIC_RELAXED)) {
         sched_yield();
     }
-    world->shared->scratch[WORLD_SCRATCH - 1] = 1;
+    world->shared->scratch[WORLD_SCRATCH - 2] = 1;
     return NULL;
 }
 
@@ -1379,16 +1205,12 @@ static void yield_body(world_t *world)
         CHECK(0 == pthread_join(thread, NULL));
         CHECK(1 == num_done && mca_btl_fabric.fab->is_yielding);
         CHECK(world->woken > 0); /* the PML was told of the callback */
-        world->shared->scratch[WORLD_SCRATCH - 2] = 1;
-    }
-    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
-        sched_yield();
     }
     while (0 == world->shared->scratch[WORLD_SCRATCH - 2]) {
-        btl_progress();
+        sched_yield();
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    poll_for_rank_1(world);
+    leave(world);
 }
 
 /* Nothing is offered if Open MPI yields. */
@@ -1405,27 +1227,9 @@ static void no_offer_body(world_t *world)
         }
         (void) mca_btl_fabric_flush(NULL, NULL);
         CHECK(FEW == num_done && 0 == mca_btl_fabric.counters.offered);
-        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
     }
-    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
-        btl_progress();
-    }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void flushes(void **state)
-{
-    (void) state;
-    fab_params.providers = "tcp";
-    assert_int_equal(0, world_run(2, true, callback_body));
-    assert_int_equal(0, world_run(2, false, chain_body));
-    assert_int_equal(0, world_run(2, true, chain_body));
-    assert_int_equal(0, world_run(3, true, later_body));
-    assert_int_equal(0, world_run(2, false, yield_body));
-    fab_params_reset();
-    assert_int_equal(0, world_run(2, false, no_offer_body));
-    fab_params_reset();
+    poll_for_rank_1(world);
+    leave(world);
 }
 
 /* ---- too many operations ---------------------------------------------------- */
@@ -1466,9 +1270,7 @@ static void full_body(world_t *world)
     remote_t remote = open_both(world, words);
 
     if (1 == world->rank) {
-        CHECK(OPAL_SUCCESS == mca_btl_fabric_put(NULL, remote.ep, &value, remote.handle.base, NULL,
-                                                 &remote.handle, sizeof(value), 0, 0, put_more,
-                                                 &remote, NULL));
+        put_then(world, &remote, 0, &value, put_more, &remote);
         CHECK(BTL_FABRIC_OPS_MAX - 1 == put_all(&remote, &value));
         CHECK(1 == mca_btl_fabric.counters.refused);
     }
@@ -1477,23 +1279,8 @@ static void full_body(world_t *world)
         (void) mca_btl_fabric_flush(NULL, NULL);
         CHECK(OPAL_SUCCESS == rc_in_callback);
         CHECK(BTL_FABRIC_OPS_MAX + 1 == num_done && 0 == num_lost && 0 == remote.ep->outstanding);
-        world->shared->scratch[WORLD_SCRATCH - 1] = 1;
     }
-    while (0 == world->shared->scratch[WORLD_SCRATCH - 1]) {
-        btl_progress();
-    }
-    CHECK(1 == world->rank || 5 == words[0]);
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
-}
-
-static void full(void **state)
-{
-    (void) state;
-    fab_params.providers = "tcp";
-    assert_int_equal(0, world_run(2, false, full_body));
-    assert_int_equal(0, world_run(2, true, full_body));
-    fab_params_reset();
+    end_put(world, words);
 }
 
 /* A program that polls seldom looks at everything in each poll. */
@@ -1510,28 +1297,59 @@ static void seldom_body(world_t *world)
         (void) mca_btl_fabric_progress();
         CHECK(passes + 1 == world->fab->passes && !world->fab->is_far);
     }
-    world_barrier_idle(world);
-    (void) mca_btl_fabric_finalize(NULL);
+    leave(world);
 }
 
-static void seldom(void **state)
-{
-    (void) state;
-    assert_int_equal(0, world_run(2, false, seldom_body));
-}
+#define THREADS        .is_threaded = true
+#define TCP            .text = {&fab_params.providers, "tcp"}
+#define NO_COPY        .text = {&fab_params.shm_single_copy, "none"}
+#define RING_OF(bytes) .number = {{&fab_params.shm_ring_size, bytes}}
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deregistered),   cmocka_unit_test(sendi),
-        cmocka_unit_test(error_callback), cmocka_unit_test(withdrawn),
-        cmocka_unit_test(offered),        cmocka_unit_test(in_place),
-        cmocka_unit_test(failed_before),  cmocka_unit_test(no_answer),
-        cmocka_unit_test(long_get),       cmocka_unit_test(counted),
-        cmocka_unit_test(atomics),        cmocka_unit_test(long_offers),
-        cmocka_unit_test(flushes),        cmocka_unit_test(full),
-        cmocka_unit_test(no_memory),      cmocka_unit_test(seldom),
+        WORLD_JOB("deregistered", deregistered_body),
+        WORLD_JOB("deregistered unsent", unsent_body),
+        WORLD_JOB("deregistered exposed", registered_body,
+                  .text = {&fab_params.shm_cooperative, "always"}),
+        WORLD_JOB("sendi", sendi_body),
+        WORLD_JOB("error_callback", error_callback_body),
+        WORLD_JOB("withdrawn", withdrawn_body),
+        WORLD_JOB("offered", offered_body, RING_OF(RING)),
+        WORLD_JOB("in_place", in_place_body, RING_OF(PLACE_RING)),
+        WORLD_JOB("in_place threads", in_place_body, RING_OF(PLACE_RING), THREADS),
+        WORLD_JOB("failed_before", failed_before_body),
+        WORLD_JOB("no_answer deleted", deleted_body, NO_COPY),
+        WORLD_JOB("no_answer left", left_body, NO_COPY),
+        WORLD_JOB("long_get", long_get_body, TCP),
+        WORLD_JOB("long_get threads", long_get_body, TCP, THREADS),
+        WORLD_JOB("long_get no place", no_place_body, TCP),
+        WORLD_JOB("counted", counted_body, TCP),
+        WORLD_JOB("counted threads", counted_body, TCP, THREADS),
+        WORLD_JOB("counted given up", uncounted_body, TCP, .number = {{&gives_up, 1}}),
+        WORLD_JOB("counted left", uncounted_body, TCP),
+        WORLD_JOB("counted too often", miscounted_body, TCP),
+        WORLD_JOB("atomics", add_body, RING_OF(RING)),
+        WORLD_JOB("atomics threads", add_body, RING_OF(RING), THREADS),
+        WORLD_JOB("atomics given up", unanswered_body,
+                  .number = {{&fab_params.shm_ring_size, RING}, {&gives_up, 1}}),
+        WORLD_JOB("atomics left", unanswered_body, RING_OF(RING)),
+        WORLD_JOB("long_offers", long_offers_body),
+        WORLD_JOB("long_offers threads", long_offers_body, THREADS),
+        WORLD_JOB("long_offers withdrawn", long_withdrawn_body),
+        WORLD_JOB("long_offers few", long_offers_body, RING_OF(RING)),
+        WORLD_JOB("flushes callback", callback_body, TCP, THREADS),
+        WORLD_JOB("flushes chain", chain_body, TCP),
+        WORLD_JOB("flushes chain threads", chain_body, TCP, THREADS),
+        WORLD_JOB("flushes later", later_body, TCP, THREADS, .ranks = 3),
+        WORLD_JOB("flushes yield", yield_body, TCP),
+        WORLD_JOB("flushes no offer", no_offer_body),
+        WORLD_JOB("full", full_body, TCP),
+        WORLD_JOB("full threads", full_body, TCP, THREADS),
+        WORLD_JOB("no_memory", no_memory_body),
+        WORLD_JOB("seldom", seldom_body),
     };
 
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
