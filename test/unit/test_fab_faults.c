@@ -6,6 +6,7 @@
  * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=madvise,--wrap=malloc variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
+#include "test_fab_jobs.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -71,12 +72,6 @@ static void cma_refused_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_cma_refused(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, cma_refused_body), 0);
-}
-
 /* Refused in the middle of a transfer, and no memory at the address. */
 static void rma_error_body(world_t *world)
 {
@@ -110,12 +105,6 @@ static void rma_error_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_rma_errors(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, rma_error_body), 0);
-}
-
 static void single_copy_none_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
@@ -125,14 +114,6 @@ static void single_copy_none_body(world_t *world)
     CHECK(OPAL_ERR_NOT_SUPPORTED == fab_get(&op));
     CHECK(0 == fab_counters.shm_cma_calls && 0 == fab_counters.shm_cma_refused);
     world_barrier(world);
-}
-
-static void test_single_copy_none(void **state)
-{
-    (void) state;
-    fab_params.shm_single_copy = "none";
-    assert_int_equal(world_run(2, false, single_copy_none_body), 0);
-    fab_params.shm_single_copy = "auto";
 }
 
 /* ---- a peer dies -------------------------------------------------------- */
@@ -165,12 +146,6 @@ static void no_memory_for_failures_body(world_t *world)
         is_out_of_memory = false;
     }
     world_barrier_idle(world);
-}
-
-static void test_no_memory_for_failures(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(3, false, no_memory_for_failures_body), 0);
 }
 
 static int items_run;
@@ -244,12 +219,6 @@ static void killed_body(world_t *world)
     }
 }
 
-static void test_killed_peer(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(3, false, killed_body, 1 << 2), 0);
-}
-
 /*
  * RMA towards a process that died ends with an error, exactly once, and so does RMA that is asked
  * for afterwards.
@@ -283,12 +252,6 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_ERR_UNREACH == fab_get(&op) && 1 == completed);
 }
 
-static void test_killed_during_rma(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
-}
-
 /*
  * Died before anything was sent to it.  The send fails at once if its parent knows already, and has
  * waited for it; else it is found out soon.
@@ -311,12 +274,6 @@ static void killed_early_body(world_t *world)
     CHECK((OPAL_SUCCESS == rc ? OPAL_ERR_PROC_ABORTED : OPAL_ERR_UNREACH) == world->failed_rc);
 }
 
-static void test_killed_early(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, killed_early_body, 1 << 1), 0);
-}
-
 /* A peer that leaves in an orderly way has not failed, whoever sent to whom. */
 static void orderly_body(world_t *world)
 {
@@ -336,12 +293,6 @@ static void orderly_body(world_t *world)
         WORLD_UNTIL(world_now() - start > 3.5);
         CHECK(0 == world->failures && 0 == fab_counters.peers_died);
     }
-}
-
-static void test_orderly_leave(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
 /*
@@ -399,12 +350,6 @@ static void test_left_early(void **state)
     }
 }
 
-static void test_needed_leave(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, leave_needed_body), 0);
-}
-
 /* ---- items -------------------------------------------------------------- */
 
 static int item_runs, item_noted; /* how often it ran, and its peer was noted, at most */
@@ -428,12 +373,6 @@ static void again_body(world_t *world)
     fab_queue(world_peer(world, 0), &item);
     WORLD_UNTIL(3 == item_runs && !fab_has_queued(world->fab));
     CHECK(1 == item_noted);
-}
-
-static void test_item_again(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, again_body), 0);
 }
 
 typedef struct numbered {
@@ -502,12 +441,6 @@ static void unqueue_body(world_t *world)
     CHECK(4 == num_run);
 }
 
-static void test_item_unqueue(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, unqueue_body), 0);
-}
-
 /* ---- rings -------------------------------------------------------------- */
 
 static int waiting_item_run(fab_item_t *item, fab_peer_t *peer)
@@ -549,16 +482,6 @@ static void exhausted_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_rings_exhausted(void **state)
-{
-    (void) state;
-    fab_params.shm_max_peers = 2;
-    fab_limits.shm_connect_timeout = 0; /* is not for rings */
-    assert_int_equal(world_run(4, false, exhausted_body), 0);
-    fab_params.shm_max_peers = 0;
-    fab_limits.shm_connect_timeout = 30;
 }
 
 static bool is_old; /* Linux before 5.14: a ring gets memory by its file, in steps */
@@ -745,12 +668,6 @@ static void cold_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_cold_rings(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, cold_body), 0);
-}
-
 /* A peer that writes nonsense into its ring fails, and only it. */
 static void nonsense_body(world_t *world)
 {
@@ -781,12 +698,6 @@ static void nonsense_body(world_t *world)
         CHECK(1 == world->failures);
     }
     world_barrier(world);
-}
-
-static void test_nonsense_in_ring(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(3, false, nonsense_body), 0);
 }
 
 /* ---- addresses ---------------------------------------------------------- */
@@ -834,16 +745,6 @@ static void damaged_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_damaged_address(void **state)
-{
-    (void) state;
-    fab_params.shm_max_peers = 4096; /* refused rings come back at a tick only */
-    fab_params.providers = (char *) "shm";
-    assert_int_equal(world_run(2, false, damaged_body), 0);
-    fab_params.providers = NULL;
-    fab_params.shm_max_peers = 0;
-}
-
 /* ---- many peers known --------------------------------------------------- */
 
 /*
@@ -881,12 +782,6 @@ static void many_known_body(world_t *world)
         }
     }
     CHECK(14286 == fab_core(world->fab)->num_peers);
-}
-
-static void test_many_known(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, many_known_body), 0);
 }
 
 /* ---- parameters, leftovers ---------------------------------------------- */
@@ -976,26 +871,31 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_providers),
         cmocka_unit_test(test_other_build),
         cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_cma_refused),
-        cmocka_unit_test(test_rma_errors),
-        cmocka_unit_test(test_single_copy_none),
-        cmocka_unit_test(test_cold_rings),
-        cmocka_unit_test(test_nonsense_in_ring),
-        cmocka_unit_test(test_rings_exhausted),
-        cmocka_unit_test(test_damaged_address),
+        WORLD_JOB("test_cma_refused", cma_refused_body),
+        WORLD_JOB("test_rma_errors", rma_error_body),
+        WORLD_JOB("test_single_copy_none", single_copy_none_body,
+                  .text = {&fab_params.shm_single_copy, "none"}),
+        WORLD_JOB("test_cold_rings", cold_body),
+        WORLD_JOB("test_nonsense_in_ring", nonsense_body, .ranks = 3),
+        /* the time limit is not for rings */
+        WORLD_JOB("test_rings_exhausted", exhausted_body, .ranks = 4,
+                  .number = {{&fab_params.shm_max_peers, 2}, {&fab_limits.shm_connect_timeout, 0}}),
+        /* rings that are refused come back at a tick only */
+        WORLD_JOB("test_damaged_address", damaged_body, .text = {&fab_params.providers, "shm"},
+                  .number = {{&fab_params.shm_max_peers, 4096}}),
         cmocka_unit_test(test_no_memory_for_ring),
         cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_part_of_ring),
-        cmocka_unit_test(test_many_known),
-        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),
-        cmocka_unit_test(test_orderly_leave),
-        cmocka_unit_test(test_needed_leave),
-        cmocka_unit_test(test_item_unqueue),
+        WORLD_JOB("test_many_known", many_known_body, .ranks = 1),
+        WORLD_JOB("test_killed_peer", killed_body, .ranks = 3, .killed = 1 << 2),
+        WORLD_JOB("test_killed_during_rma", killed_rma_body, .killed = 1 << 1),
+        WORLD_JOB("test_killed_early", killed_early_body, .killed = 1 << 1),
+        WORLD_JOB("test_orderly_leave", orderly_body, .ranks = 4),
+        WORLD_JOB("test_needed_leave", leave_needed_body),
+        WORLD_JOB("test_item_unqueue", unqueue_body),
         cmocka_unit_test(test_left_early),
-        cmocka_unit_test(test_item_again),
-        cmocka_unit_test(test_no_memory_for_failures),
+        WORLD_JOB("test_item_again", again_body, .ranks = 1),
+        WORLD_JOB("test_no_memory_for_failures", no_memory_for_failures_body, .ranks = 3),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

@@ -6,6 +6,7 @@
  * TEST: sources=@fabric variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
+#include "test_fab_jobs.h"
 #include "test_strangers.h"
 #include "test_tcp_world.h"
 
@@ -93,12 +94,6 @@ static void strangers_body(world_t *world)
     stranger_world(world, tcp_domain(world)->socks, stranger_calls, check_strangers);
 }
 
-static void test_strangers(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, strangers_body), 0);
-}
-
 static void check_nobody_up(world_t *world)
 {
     CHECK(0 == tcp_domain(world)->num_up);
@@ -108,12 +103,6 @@ static void wrong_key_body(world_t *world)
 {
     stranger_has_wrong_key(world, ep_of(world_peer(world, 1 - world->rank))->addr.key,
                            check_nobody_up);
-}
-
-static void test_wrong_key(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, wrong_key_body), 0);
 }
 
 /* ---- connections -------------------------------------------------------- */
@@ -127,12 +116,6 @@ static void crossed_body(world_t *world)
     CHECK(0 == tcp_domain(world)->num_up);
     CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.connections);
     world_barrier(world);
-}
-
-static void test_crossed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(4, false, crossed_body), 0);
 }
 
 /* The first of a process's addresses leads nowhere: the next is tried. */
@@ -153,12 +136,6 @@ static void other_addresses_body(world_t *world)
     post(world, world_peer(world, 1 - world->rank));
     WORLD_UNTIL(1 == got);
     world_barrier(world);
-}
-
-static void test_other_addresses(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, other_addresses_body), 0);
 }
 
 /*
@@ -208,13 +185,6 @@ static void one_way_refused_body(world_t *world)
     one_way(world, true);
 }
 
-static void test_one_way(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, one_way_silent_body), 0);
-    assert_int_equal(world_run(2, false, one_way_refused_body), 0);
-}
-
 /* A process that dies fails at its peer, after all that it sent. */
 static void death_body(world_t *world)
 {
@@ -233,12 +203,6 @@ static void death_body(world_t *world)
     WORLD_UNTIL(1 == world->failures);
     CHECK(1000 == got && world->failed == peer && OPAL_ERR_PROC_ABORTED == world->failed_rc);
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-}
-
-static void test_death(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, death_body, 1 << 1), 0);
 }
 
 /* A process that leaves has not failed, and can be sent nothing. */
@@ -261,18 +225,6 @@ static void leave_body(world_t *world)
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(1 == world->failures);
     CHECK(NULL != strstr(world->failed_why, "left"));
-}
-
-static void test_leave(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, leave_body), 0);
-}
-
-static void test_leave_needed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, leave_needed_body), 0);
 }
 
 /* ---- bytes of a peer that has gone mad ----------------------------------- */
@@ -340,12 +292,6 @@ static void mad_body(world_t *world)
     CHECK(got > 1000 && fab_counters.bad_messages > 100 && fab_counters.connections_lost > 100);
 }
 
-static void test_mad(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, mad_body), 0);
-}
-
 static void ignore_end(fab_out_t *out, int status)
 {
     (void) out, (void) status;
@@ -370,12 +316,6 @@ static void unreadable_body(world_t *world)
     WORLD_UNTIL(1 == world->failures);
     CHECK(1 == world->rank || NULL != strstr(world->failed_why, "memory"));
     world_barrier(world);
-}
-
-static void test_unreadable(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, unreadable_body), 0);
 }
 
 /* ---- another kind of process -------------------------------------------- */
@@ -436,21 +376,21 @@ static void other_kind_body(world_t *world)
     CHECK(0 == strcmp("tcp", fab_peer_provider_name(peer)));
 }
 
-static void test_other_kind(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, other_kind_body), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers),       cmocka_unit_test(test_other_kind),
-        cmocka_unit_test(test_wrong_key),       cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_other_addresses), cmocka_unit_test(test_one_way),
-        cmocka_unit_test(test_death),           cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_leave_needed),    cmocka_unit_test(test_mad),
-        cmocka_unit_test(test_unreadable),
+        WORLD_JOB("test_strangers", strangers_body),
+        WORLD_JOB("test_other_kind", other_kind_body),
+        WORLD_JOB("test_wrong_key", wrong_key_body),
+        WORLD_JOB("test_crossed", crossed_body, .ranks = 4),
+        WORLD_JOB("test_other_addresses", other_addresses_body),
+        WORLD_JOB("test_one_way", one_way_silent_body),
+        WORLD_JOB("test_one_way refused", one_way_refused_body),
+        WORLD_JOB("test_death", death_body, .killed = 1 << 1),
+        WORLD_JOB("test_leave", leave_body),
+        WORLD_JOB("test_leave_needed", leave_needed_body),
+        WORLD_JOB("test_mad", mad_body, .ranks = 1),
+        WORLD_JOB("test_unreadable", unreadable_body),
     };
 
     world_use_providers("tcp");

@@ -9,6 +9,7 @@
  * TEST: sources=@fabric,test/unit/conform_messages.c variants=asan,tsan timeout=300
  */
 #include "conform.h"
+#include "test_fab_jobs.h"
 #include "test_tcp_world.h"
 
 #include <arpa/inet.h>
@@ -409,18 +410,6 @@ static void whole_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_whole(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, whole_body), 0);
-}
-
-static void test_whole_threaded(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, true, whole_body), 0);
-}
-
 /* Links are for this connection: after a new one they are asked for again. */
 static void again_body(world_t *world)
 {
@@ -436,12 +425,6 @@ static void again_body(world_t *world)
         world_barrier(world);
     }
     CHECK(20 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_links_lost);
-}
-
-static void test_again(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, again_body), 0);
 }
 
 /* ---- links that are not there --------------------------------------------- */
@@ -468,12 +451,6 @@ static void refused_body(world_t *world)
     CHECK((1 == world->rank) == (1 == fab_counters.refused));
     flow_free(flow);
     world_barrier(world);
-}
-
-static void test_refused(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, refused_body), 0);
 }
 
 /* Processes of one host do not ask for any, nor do containers that share its network. */
@@ -518,12 +495,6 @@ static void lost_idle_body(world_t *world)
     CHECK(fab_counters.tcp_striped_bytes > striped); /* by the other link */
     flow_free(flow);
     world_barrier(world);
-}
-
-static void test_lost_idle(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, lost_idle_body), 0);
 }
 
 /* Rank 0 sends until the kernel has the header of a piece, and takes no more of it. */
@@ -573,12 +544,6 @@ static void cut_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_cut(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, cut_body), 0);
-}
-
 /* Links that break at any time, the replacement, too. */
 static void cut_often_body(world_t *world)
 {
@@ -602,12 +567,6 @@ static void cut_often_body(world_t *world)
     CHECK(0 == world->failures);
     flow_free(flow);
     world_barrier(world);
-}
-
-static void test_cut_often(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, cut_often_body), 0);
 }
 
 /* ---- the end -------------------------------------------------------------- */
@@ -650,12 +609,6 @@ static void close_body(world_t *world)
     flow_free(flow);
 }
 
-static void test_close(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, close_body), 0);
-}
-
 /* A process leaves as soon as all is with its kernel. */
 static void leave_body(world_t *world)
 {
@@ -671,12 +624,6 @@ static void leave_body(world_t *world)
     WORLD_UNTIL(1 == world->left);
     CHECK(4 + 11 == flow->got && 0 == world->failures && 0 == fab_counters.tcp_links_lost);
     flow_free(flow);
-}
-
-static void test_leave(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, leave_body), 0);
 }
 
 /* ---- bytes of a peer that has gone mad ------------------------------------- */
@@ -911,12 +858,6 @@ static void mad_body(world_t *world)
     }
 }
 
-static void test_mad(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, mad_body), 0);
-}
-
 static fab_tcp_hdr_t other_way; /* what comes */
 
 /* Only what can be true comes back on a link. */
@@ -950,13 +891,20 @@ static void test_other_way(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_nets),     cmocka_unit_test(test_speeds),
-        cmocka_unit_test(test_on_lo),          cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_whole_threaded), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_one_host),
-        cmocka_unit_test(test_lost_idle),      cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_cut_often),      cmocka_unit_test(test_close),
-        cmocka_unit_test(test_leave),          cmocka_unit_test(test_mad),
+        cmocka_unit_test(test_other_nets),
+        cmocka_unit_test(test_speeds),
+        cmocka_unit_test(test_on_lo),
+        WORLD_JOB("test_whole", whole_body),
+        WORLD_JOB("test_whole_threaded", whole_body, .is_threaded = true),
+        WORLD_JOB("test_again", again_body),
+        WORLD_JOB("test_refused", refused_body),
+        cmocka_unit_test(test_one_host),
+        WORLD_JOB("test_lost_idle", lost_idle_body),
+        WORLD_JOB("test_cut", cut_body),
+        WORLD_JOB("test_cut_often", cut_often_body),
+        WORLD_JOB("test_close", close_body),
+        WORLD_JOB("test_leave", leave_body),
+        WORLD_JOB("test_mad", mad_body, .ranks = 1),
         cmocka_unit_test(test_other_way),
     };
 

@@ -5,7 +5,7 @@
  *
  * TEST: sources=@fabric variants=plain timeout=120 quick=no
  */
-#include "test_fab_world.h"
+#include "test_fab_jobs.h"
 
 #include <malloc.h>
 #include <netinet/in.h>
@@ -91,12 +91,6 @@ static void known_body(world_t *world)
     free(peer);
 }
 
-static void test_known(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, known_body), 0);
-}
-
 /* ---- connected peers ---------------------------------------------------- */
 
 static int num_asked; /* connections that the kernel was asked about */
@@ -160,18 +154,12 @@ static void connected_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_connected(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(MANY + 1, false, connected_body), 0);
-}
-
 /* No sanitizer: its memory would be counted too. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known),
-        cmocka_unit_test(test_connected),
+        WORLD_JOB("test_known", known_body, .ranks = 1),
+        WORLD_JOB("test_connected", connected_body, .ranks = MANY + 1),
     };
 
     world_use_providers("tcp");
