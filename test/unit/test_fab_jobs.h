@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of cmocka that are rows of a table: each is a job of test_fab_world.h, for which parameters,
- * limits, variables of the test, or the environment may be set.
+ * Tests of cmocka that are rows of a table: each is a job of test_fab_world.h, for which
+ * parameters, limits, variables of the test, or the environment may be set.
  */
 #ifndef TEST_FAB_JOBS_H
 #define TEST_FAB_JOBS_H
