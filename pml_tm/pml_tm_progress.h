@@ -48,7 +48,7 @@ static inline bool mca_pml_tm_poll_light_locked(int *events)
     return true;
 }
 
-/* The same, lock not held; the call for what came has been made.  False also if the lock is taken. */
+/* The same, lock not held, with the call for what came.  False also if the lock is taken. */
 static inline bool mca_pml_tm_poll_light(int *events)
 {
     bool is_made;
