@@ -83,8 +83,8 @@ tm_binary()
 declare -gA tm_hashes=() # of commands
 
 # tm_find_known SOURCE COMMAND...: in one run of the tests (tm_objects is a directory then) set
-# known to the file that names the object that the command makes of this source.  -DFAB_HAVE_... makes no
-# difference to a source that is not in tm_asking.
+# known to the file that names the object that the command makes of this source.  -DFAB_HAVE_...
+# makes no difference to a source that is not in tm_asking.
 tm_find_known()
 {
     local source=$1 argument command=
