@@ -230,7 +230,8 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 
     return snprintf(
         buf, size,
-        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s%s), window of %u messages: "
+        "any host       verbs  0 to %-10u  eager, by SEND on %s (%s%s%s), window up to %u "
+        "messages: "
         "two copies\n"
         "                      longer           rendezvous, read by the receiver: no copy (READ, "
         "steps of %u bytes)\n"
