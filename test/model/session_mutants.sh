@@ -38,7 +38,7 @@ mutants=(
     "the parked HELLO is not answered when the own attempt has failed"
     's/if (has_via && answer_parked(ses)) {/if (false) {/'
     "without a via, the parked HELLO gets no word when the own attempt has failed"
-    's/^        refuse(ses->dom, ses->parked, FAB_SES_REASON_WAY);/        ses->dom->ops->free_via(ses->parked);/'
+    's/^        fab_ses_refuse(ses->dom, ses->parked, FAB_SES_REASON_WAY);/        ses->dom->ops->free_via(ses->parked);/'
     "the parked HELLO is not answered when the session is over"
     '/^static void over(/,/^}/s/answer_parked(ses)/false/'
     "WELCOME to a HELLO that was given up is not refused"
@@ -90,7 +90,7 @@ mutants=(
     "the path fails before all that came by it is taken"
     '/^void fab_ses_path_broke/,/^}/s/if (ses->dom->ops->is_drained(ses)) {/if (true) {/'
     "HELLO is refused before all that came by a broken path is taken"
-    '/^void fab_ses_on_hello/,/^}/s/^        park(ses, via); \/\* the last word.*/        refuse(ses->dom, via, FAB_SES_REASON_PEER);/'
+    '/^void fab_ses_on_hello/,/^}/s/^        park(ses, via); \/\* the last word.*/        fab_ses_refuse(ses->dom, via, FAB_SES_REASON_PEER);/'
     "the path fails, and it is forgotten"
     '/^void fab_ses_drained/,/^}/s/^        broke(ses, .*//'
     "messages are sent on a broken path"
@@ -145,7 +145,7 @@ mutants=(
     "a peer that failed here waits for its WELCOME's session"
     '/^void fab_ses_drop/,/^}/s/^    refuse_peer(ses);//'
     "a peer that failed here waits for its parked HELLO"
-    '/^void fab_ses_drop/,/^}/s/^        refuse(ses->dom, ses->parked, FAB_SES_REASON_PEER);//'
+    '/^void fab_ses_drop/,/^}/s/^        fab_ses_refuse(ses->dom, ses->parked, FAB_SES_REASON_PEER);//'
     "BYE refuse is no failure"
     '/^static void bye_while_up/,/^}/s/FAB_SES_BYE_REFUSE == bye/false/'
     "BYE refuse is no failure behind a pause"
