@@ -19,8 +19,9 @@
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
-    FAB_SHM_GIVING_STEP = 65536,    /* bytes in a call, if there is something to give, too */
-    FAB_SHM_THREADS_STEP = 1 << 20, /* the same, where other threads may want the lock */
+    FAB_SHM_GIVING_STEP = 65536, /* bytes in a call, if there is something to give, too */
+    /* steps; so many bytes at once take a fifth longer by as many system calls */
+    FAB_SHM_NOW_STEPS = 4,
 };
 
 /* ---- the queue ---------------------------------------------------------- */
@@ -85,8 +86,8 @@ bool fab_shm_rma_now(fab_rma_t *op)
     int rc = OPAL_SUCCESS;
     bool is_long, is_done;
 
-    if (op->len > fab_params.shm_copy_step || !fab_shm_is_accessible(ep) ||
-        fab_shm_coop_is_worth_it(ep, op)) {
+    if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
+        !fab_shm_is_accessible(ep) || fab_shm_coop_is_worth_it(ep, op)) {
         return false;
     }
     is_long = fab_shm_coop_is_possible(op);
@@ -163,9 +164,7 @@ static int rma_step(fab_rma_t *op, size_t max)
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
     /* a process that gives meanwhile is not to be away for long */
-    const size_t step = !TAILQ_EMPTY(&dom->gives)   ? FAB_SHM_GIVING_STEP
-                        : fab_is_threaded(dom->fab) ? FAB_SHM_THREADS_STEP
-                                                    : SIZE_MAX;
+    const size_t step = TAILQ_EMPTY(&dom->gives) ? SIZE_MAX : FAB_SHM_GIVING_STEP;
     size_t budget = step < fab_params.shm_copy_step ? step : fab_params.shm_copy_step;
     const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */
     fab_rma_t *op;
