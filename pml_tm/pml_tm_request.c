@@ -41,24 +41,24 @@ void mca_pml_tm_done_listed(mca_pml_tm_core_t *core)
     count_done(1);
 }
 
-/*
- * A callback takes the message for another component, such as osc/pt2pt, which handles it in its
- * own progress function: poll all of Open MPI next.  Over TCP progress_interval polls take
- * 15 us.  Lock held.
- */
-static void poll_others_next(void)
+/* Poll all of Open MPI after at most this many more polls of blocking calls.  Lock held. */
+static void poll_others_soon(unsigned polls)
 {
-    mca_pml_tm.polls_left = 1;
+    if (polls < mca_pml_tm.polls_left) {
+        mca_pml_tm.polls_left = polls;
+    }
     mca_pml_tm.light_left = 0;
     mca_pml_tm.locked_polls = mca_pml_tm.progress_interval;
 }
 
-/* Called in a poll: its caller may yet count it, after which one must be left. */
+/*
+ * Called in a poll: its caller may yet count it, after which one must be left.  If each poll calls
+ * this, every second one is of all of Open MPI.
+ */
 void mca_pml_tm_others_wait(void *ctx)
 {
     (void) ctx;
-    poll_others_next();
-    mca_pml_tm.polls_left = 2;
+    poll_others_soon(2);
 }
 
 /*
@@ -82,7 +82,11 @@ static mca_pml_tm_core_t *take_done(bool *is_freed)
         core->state = PML_TM_COMPLETING;
         *is_freed = core->base->req_free_called;
         if (core->has_callback) {
-            poll_others_next();
+            /*
+             * It takes the message for another component, such as osc/pt2pt, which handles it in
+             * its own progress function.  Over TCP progress_interval polls would take 15 us.
+             */
+            poll_others_soon(1);
         }
     }
     fab_unlock(mca_pml_tm.fab);

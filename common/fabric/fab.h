@@ -235,8 +235,9 @@ typedef struct fab_config {
      */
     bool (*peer_left)(void *ctx, fab_peer_t *peer);
     /*
-     * Another user has something that only its own progress function can do: this one, if it waits,
-     * is to call opal_progress() soon.  Called with the lock held.  NULL: it always does.
+     * Another user has something that only its own progress function can do, or a poll took long:
+     * this one, if it waits, is to call opal_progress() soon.  Called with the lock held.  NULL: it
+     * always does.
      */
     void (*others_wait)(void *ctx);
     /* Something the user may want to know (verbose >= level); never an error.  NULL: silent. */
@@ -768,7 +769,10 @@ static inline bool fab_put_now(fab_rma_t *op)
 
 /* ---- users and the lock -------------------------------------------------- */
 
-/* This user has something that its progress function is to do: tell the others.  Lock held. */
+/*
+ * This user has something that its progress function is to do: tell the others.  FAB_NUM_USERS: tell
+ * all, after a poll that took long.  Lock held.
+ */
 FAB_EXPORT void fab_wake_others(fab_t *fab, fab_user_t user);
 
 /* Has this user called fab_start()?  Without the lock a hint. */

@@ -4,7 +4,8 @@
  *
  * The domain has one queue of operations.  A progress call copies up to shm_copy_step bytes: a step
  * of the first operation, which then goes to the end of the queue, and so on.  So large operations
- * share the time, small ones do not wait behind them, and messages wait for one step at most.  Of
+ * share the time, small ones do not wait behind them, and messages wait for one step at most; after
+ * a long one all of Open MPI has its turn (FAB_SHM_LONG_STEP).  Of
  * the long gets from one peer only as many are in the queue as it can give at the same time, oldest
  * first; the others follow when these end.  If all of a window were begun at once, the peer would
  * give the first two only.
@@ -19,9 +20,9 @@
 enum {
     /* cost of a call, as the bytes that could be copied in that time (about 0.4 us) */
     FAB_SHM_CALL_COST = 4096,
-    FAB_SHM_GIVING_STEP = 65536, /* bytes in a call, if there is something to give, too */
-    /* steps; so many bytes at once take a fifth longer by as many system calls */
-    FAB_SHM_NOW_STEPS = 4,
+    FAB_SHM_GIVING_STEP = 65536,    /* bytes in a call, if there is something to give, too */
+    FAB_SHM_THREADS_STEP = 1 << 20, /* the same, where other threads may want the lock */
+    FAB_SHM_LONG_STEP = 1 << 20, /* takes as long as all of Open MPI's polls together, and more */
 };
 
 /* ---- the queue ---------------------------------------------------------- */
@@ -86,8 +87,8 @@ bool fab_shm_rma_now(fab_rma_t *op)
     int rc = OPAL_SUCCESS;
     bool is_long, is_done;
 
-    if (op->len > FAB_SHM_NOW_STEPS * (size_t) fab_params.shm_copy_step ||
-        !fab_shm_is_accessible(ep) || fab_shm_coop_is_worth_it(ep, op)) {
+    if (op->len > fab_params.shm_copy_step || !fab_shm_is_accessible(ep) ||
+        fab_shm_coop_is_worth_it(ep, op)) {
         return false;
     }
     is_long = fab_shm_coop_is_possible(op);
@@ -164,10 +165,13 @@ static int rma_step(fab_rma_t *op, size_t max)
 int fab_shm_rma_progress(fab_shm_domain_t *dom)
 {
     /* a process that gives meanwhile is not to be away for long */
-    const size_t step = TAILQ_EMPTY(&dom->gives) ? SIZE_MAX : FAB_SHM_GIVING_STEP;
+    const size_t step = !TAILQ_EMPTY(&dom->gives)   ? FAB_SHM_GIVING_STEP
+                        : fab_is_threaded(dom->fab) ? FAB_SHM_THREADS_STEP
+                                                    : SIZE_MAX;
     size_t budget = step < fab_params.shm_copy_step ? step : fab_params.shm_copy_step;
     const fab_rma_t *waiting = NULL; /* the first that waits for its peer, since anything moved */
     fab_rma_t *op;
+    size_t copied = 0;
     int events = 0;
 
     while (budget > 0 && NULL != (op = STAILQ_FIRST(&dom->rma)) && waiting != op) {
@@ -181,6 +185,7 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
         }
         waiting = NULL;
         size_t cost = op->done - before + FAB_SHM_CALL_COST;
+        copied += op->done - before;
         budget = cost < budget ? budget - cost : 0;
         if (OPAL_ERR_IN_PROCESS == rc) {
             STAILQ_INSERT_TAIL(&dom->rma, op, link);
@@ -188,6 +193,9 @@ int fab_shm_rma_progress(fab_shm_domain_t *dom)
             rma_end(op, rc);
         }
         events++;
+    }
+    if (__builtin_expect(copied >= FAB_SHM_LONG_STEP, 0)) {
+        fab_wake_others(dom->fab, FAB_NUM_USERS);
     }
     return events;
 }
