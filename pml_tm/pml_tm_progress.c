@@ -22,6 +22,7 @@ enum {
     POLLS_PER_LOCK = 16,    /* with threads, while the lock is held: 0.3 us */
     POLLS_AT_FIRST = 64,    /* the same, of a blocking receive that has just been posted */
     LOCKS_BEFORE_YIELD = 4, /* with threads that have a processor each */
+    NEAR_TICKS = 6250,      /* fab_ticks(): 1 to 6 us on x86-64, which a yield takes, too */
 };
 
 int mca_pml_tm_progress_locked(void)
@@ -34,18 +35,16 @@ int mca_pml_tm_progress_locked(void)
     return events;
 }
 
-/*
- * Everything is polled now; how many light polls may follow?  None where a process that waits
- * yields or sleeps, since its next poll may come late.  Lock held.
- */
-static void begin_light_polls(void)
+/* May a process that waits keep its processor? */
+static inline bool is_alone(void)
 {
-    const bool is_alone = PML_TM_SPIN == mca_pml_tm.idle && !opal_progress_yield_when_idle;
+    return OPAL_LIKELY(PML_TM_SPIN == mca_pml_tm.idle && !opal_progress_yield_when_idle);
+}
 
-    if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT) && is_alone) {
-        mca_pml_tm.light_left = PML_TM_POLLS_PER_PROGRESS - 1;
-        mca_pml_tm.full_ticks = fab_ticks();
-    }
+/* Everything is polled now: light polls may follow, for so long.  Lock held. */
+static void allow_light_polls(void)
+{
+    mca_pml_tm.light_until = fab_ticks() + (is_alone() ? FAB_FAR_TICKS : NEAR_TICKS);
 }
 
 int mca_pml_tm_poll_all(void)
@@ -56,7 +55,10 @@ int mca_pml_tm_poll_all(void)
         return 0;
     }
     if (OPAL_LIKELY(fab_trylock(mca_pml_tm.fab))) {
-        begin_light_polls();
+        if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT)) {
+            mca_pml_tm.light_left = PML_TM_POLLS_PER_PROGRESS - 1;
+            allow_light_polls();
+        }
         events = mca_pml_tm_progress_locked();
         fab_unlock(mca_pml_tm.fab);
     }
@@ -69,7 +71,7 @@ bool mca_pml_tm_is_only_thread(void)
 {
     const void *self = mca_pml_tm_waiting(), *only;
 
-    if (PML_TM_SPIN != mca_pml_tm.idle || opal_progress_yield_when_idle) {
+    if (!is_alone()) {
         return false;
     }
     /* relaxed: nothing else is read by it */
@@ -105,22 +107,56 @@ static bool is_thread_in_the_way(void)
     return 0 == polls % PML_TM_POLLS_PER_PROGRESS && !mca_pml_tm_is_only_thread();
 }
 
+/*
+ * After a yield all of the fabric is polled, since others may have had the processor for long.  If
+ * it is the program that took long, the caller is to poll everything, and to yield.
+ */
+bool mca_pml_tm_poll_late(int *events)
+{
+    if (!mca_pml_tm.has_yielded) {
+        return false;
+    }
+    mca_pml_tm.has_yielded = false;
+    --mca_pml_tm.light_left;
+    allow_light_polls();
+    *events = mca_pml_tm_progress_locked();
+    return true;
+}
+
+/* Nothing came.  Yield, unless Open MPI does so after this (mpi_yield_when_idle). */
+static void yield_perhaps(void)
+{
+    if (fab_is_threaded(mca_pml_tm.fab)) {
+        if ((PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle) ||
+            is_thread_in_the_way()) {
+            mca_pml_tm_yield();
+        }
+        return;
+    }
+    if (is_alone()) {
+        return;
+    }
+    mca_pml_tm.has_yielded = true;
+    mca_pml_tm.light_until = 0;
+    if (!opal_progress_yield_when_idle) {
+        mca_pml_tm_yield();
+    }
+}
+
 int mca_pml_tm_progress(void)
 {
     int events;
 
-    if (mca_pml_tm_poll_light(&events)) {
+    /* one that waits and yields polls all, since its next poll may come late */
+    if (is_alone() && mca_pml_tm_poll_light(&events)) {
         return events;
     }
     events = mca_pml_tm_poll_all();
     if (0 == events && NULL != mca_pml_tm.tick) { /* NULL: not open yet, or no longer */
         mca_pml_tm_count_tick();
     }
-    if (0 == events && mca_pml_tm.is_enabled &&
-        /* unless Open MPI yields after this, by mpi_yield_when_idle */
-        (OPAL_UNLIKELY(PML_TM_SPIN != mca_pml_tm.idle && !opal_progress_yield_when_idle) ||
-         (OPAL_UNLIKELY(fab_is_threaded(mca_pml_tm.fab)) && is_thread_in_the_way()))) {
-        mca_pml_tm_yield();
+    if (0 == events && mca_pml_tm.is_enabled) {
+        yield_perhaps();
     }
     return events;
 }

@@ -2,12 +2,14 @@
 /*
  * More ranks than processors: several communicators duplicated at once, barriers that do not block,
  * and a wait that takes long, on one processor (crowd.sh).  All is done by waiting for others.
- * Whoever sleeps meanwhile polls all of Open MPI after each sleep.
+ * Whoever sleeps meanwhile polls all of Open MPI after each sleep.  One that tests in vain yields
+ * after many tests, not after each: it may have work to do.
  *
  * args: [threads: MPI_THREAD_MULTIPLE] name of a counter that must have grown on each rank, or with
  * ! before it, not at all...
  */
 #include <dlfcn.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tm_counter.h"
@@ -19,8 +21,17 @@ enum {
     NAPS_MAX = 200, /* ... where others keep a process that waits from polling often */
     NAP_US = 100000,
     MAX_COUNTERS = 8,
-    LONG = 12000
+    LONG = 12000,
+    TESTS = 4000
 };
+
+static unsigned yields; /* of this process, by whatever library */
+
+int sched_yield(void)
+{
+    ++yields;
+    return (int) syscall(SYS_sched_yield);
+}
 
 static void duplicate_at_once(void)
 {
@@ -85,6 +96,22 @@ static void wait_long(void)
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+static void test_in_vain(void)
+{
+    MPI_Request req;
+    int token = 0, is_done = false;
+
+    TM_MPI(MPI_Irecv(&token, 1, MPI_INT, tm_rank, 1, MPI_COMM_WORLD, &req));
+    yields = 0;
+    for (int i = 0; i < TESTS; i++) {
+        TM_MPI(MPI_Test(&req, &is_done, MPI_STATUS_IGNORE));
+        TM_CHECK(!is_done, "a receive is done whose message was not sent");
+    }
+    TM_CHECK(yields <= TESTS / 2, "%u yields in %d tests", yields, TESTS);
+    TM_MPI(MPI_Send(&token, 1, MPI_INT, tm_rank, 1, MPI_COMM_WORLD));
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+}
+
 static bool is_as_wanted(const char *name, tm_counter_t *counter)
 {
     const unsigned long long count = tm_counter_read(counter);
@@ -120,6 +147,11 @@ int main(int argc, char **argv)
         pass_on();
     }
     wait_long();
+    if (!is_threaded) {
+        TM_CHECK(argc < 2 || 0 != strcmp(argv[1], "pml_tm_wait_yields") || yields > 0,
+                 "no yield was seen");
+        test_in_vain();
+    }
     for (int i = 0; i < NAPS_MAX && !are_as_wanted(argc, argv, counter); i++) {
         nap();
     }
