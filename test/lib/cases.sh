@@ -264,20 +264,33 @@ is_other_variant()
         [[ $1 != "$test/$turn" ]]
 }
 
+# is_other_half NAME: is it a unit test of a provider that the last ten commits have not changed, and
+# not its turn?  changed: the files that they have changed.
+is_other_half()
+{
+    local module
+    [[ -n $changed && $1 =~ ^unit/test_(ofi|tcp|verbs)_ ]] || return
+    module=${BASH_REMATCH[1]}
+    ! grep -qE "^(common/($module|session|sock)/|test/(tmdev|ofidev)/|test/unit/test_$module)" \
+        <<<"$changed" && (((choice / 4 + $(tm_number "${1%/*}")) % 2 == 0))
+}
+
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
 # (short=GROUP) one is in each short run.
 select_short()
 {
-    local name word key left=() keys=() of=()
+    local name word key left=() keys=() of=() changed
     local -A group=()
     short_cases=()
+    changed=$(git -C "$TM_SRC" diff --name-only HEAD~10 2>/dev/null) || changed=
     for name in ${cases[@]+"${cases[@]}"}; do
         key=
         if [[ ${case_kind[$name]} == mpi && ${case_short[$name]} == yes ]]; then
             word=${case_args[$name]%% *}
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
-        elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name"; then
+        elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name" ||
+            is_other_half "$name"; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}
