@@ -69,13 +69,15 @@ void fab_shm_coop_configure(fab_shm_domain_t *dom)
 /* NULL: there is no choice, or no memory. */
 static fab_shm_ways_t *ways_of(fab_shm_ep_t *ep)
 {
+    const uint64_t name = ep->dom->fab->config.name;
+
     if (!ep->dom->is_choosing || !fab_shm_is_accessible(ep)) {
         return NULL;
     }
     if (NULL == ep->ways) {
         ep->ways = malloc(sizeof(*ep->ways));
         if (NULL != ep->ways) {
-            fab_shm_ways_init(ep->ways, ep->dom->fab->config.name ^ ep->peer->name);
+            fab_shm_ways_init(ep->ways, name ^ ep->peer->name, name < ep->peer->name);
         }
     }
     return ep->ways;
@@ -85,20 +87,21 @@ static fab_shm_ways_t *ways_of(fab_shm_ep_t *ep)
 static void publish(const fab_shm_ep_t *ep)
 {
     _Atomic uint32_t *pulled = NULL != ep->in ? &ep->in->rx.ctl->pulled : NULL;
+    const uint32_t word = fab_shm_ways_word(ep->ways);
 
-    if (NULL != pulled && ep->ways->pulled != atomic_load_explicit(pulled, memory_order_relaxed)) {
-        atomic_store_explicit(pulled, ep->ways->pulled, memory_order_relaxed);
+    if (NULL != pulled && word != atomic_load_explicit(pulled, memory_order_relaxed)) {
+        atomic_store_explicit(pulled, word, memory_order_relaxed);
     }
 }
 
 static void spell_begin(fab_shm_ep_t *ep, uint64_t now)
 {
     /* any value is a preference, see fab_is_pulled() */
-    const uint32_t peer_pulled = 0 != ep->tx.limit ? atomic_load_explicit(&ep->tx.ctl->pulled,
-                                                                          memory_order_relaxed)
-                                                   : 0;
+    const uint32_t peer = 0 != ep->tx.limit
+                              ? atomic_load_explicit(&ep->tx.ctl->pulled, memory_order_relaxed)
+                              : 0;
 
-    fab_shm_spell_begin(ep->ways, now, peer_pulled & UINT8_MAX);
+    fab_shm_spell_begin(ep->ways, now, peer);
     publish(ep);
 }
 
@@ -136,7 +139,7 @@ void fab_shm_long_fail(fab_shm_ep_t *ep, size_t len, unsigned way, int rc)
         if (FAB_SHM_ACCESS_WORKS == ep->access) {
             fab_shm_ways_refuse(ep->ways, len); /* that memory cannot be read */
         } else {
-            fab_shm_ways_init(ep->ways, 0); /* nothing can */
+            fab_shm_ways_init(ep->ways, 0, false); /* nothing can */
         }
         publish(ep);
     }

@@ -19,6 +19,7 @@ enum {
     SPELLS_CHANGED = 16,       /* from a change on */
     SPELLS_SECOND = 4,         /* from a try that found the other way faster to the second one */
     SPELLS_QUIET = 24,         /* after a try because of changed times */
+    SPELLS_LED = 12,           /* since the leader's number of spells was seen to grow */
     CALM_MAX = 3,              /* distances between tries grow up to 2^3 times */
     ODD_MAX = FAB_SHM_TRY + 3, /* spells in a row whose times have changed: not by a try */
     PERIOD_MAX = 24,           /* spells; in longer periods the program does something else */
@@ -99,11 +100,11 @@ static unsigned way_now(const fab_shm_trial_t *trial)
     return trial->is_trying ? !trial->way : trial->way;
 }
 
-/* 0 to 15; the same at both ends of a pair, but another number for another way in use. */
+/* 0 to 15 */
 static unsigned dice(fab_shm_trial_t *trial)
 {
     trial->dice = trial->dice * 1103515245 + 12345;
-    return ((trial->dice >> 16) + 7u * trial->way) % 16;
+    return (trial->dice >> 16) % 16;
 }
 
 /* Spells from a try to the next, if the slower way takes so many percent of the other's time. */
@@ -153,7 +154,7 @@ static bool verdict(fab_shm_trial_t *trial)
     } else {
         left = is_sure ? (distance(percent) * (24 + dots) / 32) << trial->calm
                        : SPELLS_SECOND + FAB_SHM_TRY + dots / 2;
-        trial->left = (uint16_t) (left - spells); /* of both ends, though one ended it sooner */
+        trial->left = (uint16_t) (left - spells);
         trial->num_seen = 0;
         trial->skip = 1;
         trial->calm = (uint8_t) (is_sure && trial->calm < CALM_MAX ? trial->calm + 1 : trial->calm);
@@ -195,13 +196,16 @@ static void try_other(fab_shm_trial_t *trial)
     trial->num_seen = 0;
 }
 
-/* The ends went different ways, and both have begun to try the other one: they still differ. */
-static void try_later(fab_shm_trial_t *trial)
+/* The peer leads: this is its way now. */
+static void follow(fab_shm_trial_t *trial, unsigned way)
 {
-    trial->is_trying = false;
+    trial->way = (uint8_t) way;
+    trial->is_trying = trial->is_second = false;
+    trial->of[0] = trial->of[1] = (fab_shm_times_t){0};
     trial->num_seen = 0;
+    trial->odd = 0;
     trial->skip = 1;
-    trial->left = (uint16_t) (SPELLS_SECOND + dice(trial) / 2);
+    trial->left = SPELLS_CHANGED;
 }
 
 static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
@@ -253,9 +257,10 @@ static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *ti
 
 /* ---- all classes --------------------------------------------------------- */
 
-void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair)
+void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair, bool is_leader)
 {
-    *ways = (fab_shm_ways_t){.is_young = true, .dice = (uint32_t) (pair ^ pair >> 32)};
+    *ways = (fab_shm_ways_t){
+        .is_leader = is_leader, .is_young = true, .dice = (uint32_t) (pair ^ pair >> 32)};
     ways->classes[0] = trial_begin(FAB_SHM_PUSH, SPELLS_FIRST, ways->dice);
 }
 
@@ -298,43 +303,34 @@ static void set_pulled(fab_shm_ways_t *ways)
     ways->pulled = (uint8_t) pulled;
 }
 
-/*
- * The peer begins to try a way, or ends that.  One that is not used here: try it with the peer, if
- * there is something to compare.
- */
-static void follow(fab_shm_trial_t *trial, unsigned way)
+/* Does the peer lead: does it receive messages of the last spell's class, too? */
+static bool is_led(fab_shm_ways_t *ways, uint32_t peer)
 {
-    if (trial->is_trying && trial->way == way && trial->num_seen < 2) {
-        try_later(trial);
-    } else if (!trial->is_trying && trial->way != way && trial->num_seen > 1) {
-        try_other(trial);
+    const uint16_t peer_spells = (uint16_t) (peer >> 16);
+
+    if (ways->is_leader || 0 != (ways->refused >> ways->class & 1)) {
+        return false;
     }
+    if (peer_spells != ways->peer_spells && (peer >> 8 & 0xff) == ways->class) {
+        ways->led = SPELLS_LED;
+    } else if (ways->led > 0) {
+        ways->led--;
+    }
+    ways->peer_spells = peer_spells;
+    return ways->led > 0;
 }
 
-static void join(fab_shm_ways_t *ways, unsigned peer_pulled)
+void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, uint32_t peer)
 {
-    /* the trial that all classes share follows the messages that come */
-    const unsigned shown = ways->is_young ? 1u << ways->class : ~0u;
-    const unsigned changed = (ways->peer_pulled ^ peer_pulled) & shown;
-
-    for (unsigned c = 0; c < FAB_SHM_CLASSES; c++) {
-        if (0 != (changed >> c & 1)) {
-            follow(trial_of(ways, c), peer_pulled >> c & 1);
-        }
-    }
-    ways->peer_pulled = (uint8_t) peer_pulled;
-}
-
-void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, unsigned peer_pulled)
-{
-    /* a spell of many kinds of message says nothing of one */
-    if (0 != ways->took && 0 != ways->counted && ways->counted >= ways->bytes - ways->bytes / 4) {
+    if (is_led(ways, peer)) {
+        follow(trial_of(ways, ways->class), peer >> ways->class & 1);
+    } else if (0 != ways->took && 0 != ways->counted &&
+               /* a spell of many kinds of message says nothing of one */
+               ways->counted >= ways->bytes - ways->bytes / 4) {
         judge(ways, now - ways->begun_at);
     }
-    if (ways->peer_pulled != (uint8_t) peer_pulled) {
-        join(ways, peer_pulled);
-    }
     set_pulled(ways);
+    ways->spells++;
     ways->begun_at = now;
     ways->took = ways->bytes = ways->counted = ways->messages = 0;
 }
@@ -364,6 +360,7 @@ void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len)
 {
     fab_shm_trial_t *trial = trial_of(ways, fab_shm_class(len));
 
+    ways->refused |= (uint8_t) (1u << fab_shm_class(len));
     *trial = trial_begin(FAB_SHM_PUSH, SPELLS_MOST << CALM_MAX, trial->dice);
     trial->calm = CALM_MAX;
     set_pulled(ways);

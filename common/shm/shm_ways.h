@@ -26,11 +26,10 @@
  * good, the other one is tried at once.  Until the first verdict all classes share one trial;
  * then each begins with that way, and tries the other one soon.
  *
- * Two processes that send to each other try together: one that sees that the other begins to try
- * the way that it does not use itself, joins.  So they measure the pair.  If each only tried alone,
- * both could stay with the slower way, since a mixture of ways is slower than either: a process
- * that reads does not give meanwhile.  If they go different ways, and both begin to try the other
- * one at once, both give that up, and begin again at different times.
+ * Of two processes that send to each other messages of one class, one leads: the other one takes
+ * its way, and its tries, for what it receives.  If each chose for itself, both could be better off
+ * with pushing, whose work the peer has, though both together are faster by pulling; or they could
+ * stay with different ways, which is slower than either: a process that reads does not give.
  *
  * There is no clock in here: the caller says what time it is.  All under the fabric's lock.
  */
@@ -78,9 +77,13 @@ typedef struct fab_shm_trial {
 typedef struct fab_shm_ways {
     fab_shm_trial_t classes[FAB_SHM_CLASSES]; /* the first one is that of all while is_young */
     uint32_t dice;                            /* of the pair */
-    bool is_young;                            /* there was no verdict yet */
-    uint8_t pulled;                           /* bit c: messages of class c are to be pulled now */
-    uint8_t peer_pulled;                      /* the same of the peer, when last seen */
+    bool is_leader;
+    bool is_young;        /* there was no verdict yet */
+    uint8_t pulled;       /* bit c: messages of class c are to be pulled now */
+    uint8_t refused;      /* the same: cannot be pulled */
+    uint8_t led;          /* spells for which the peer, which leads, counts as receiving, too */
+    uint16_t peer_spells; /* in the peer's word, when last seen */
+    uint16_t spells;      /* begun */
     /* the spell under way, or the last one */
     uint8_t class;     /* of the first message that came */
     uint8_t way;       /* that it took */
@@ -105,14 +108,26 @@ static inline unsigned fab_shm_way_of(const fab_shm_ways_t *ways, size_t len)
     return ways->pulled >> fab_shm_class(len) & 1;
 }
 
-/* pair: a number that both ends of the pair compute, and others not. */
-void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair);
+/*
+ * What the peer has to know: bits 0 to 7 are pulled; of the leader also bits 8 to 15, the class of
+ * the last spell, and 16 to 31, a quarter of the number of spells.  So a line goes to the peer with
+ * each fourth spell only.
+ */
+static inline uint32_t fab_shm_ways_word(const fab_shm_ways_t *ways)
+{
+    return ways->pulled |
+           (ways->is_leader ? (uint32_t) ways->class << 8 | (uint32_t) (ways->spells / 4) << 16
+                            : 0);
+}
+
+/* pair: a number made from that of the pair.  is_leader: true at one end of it. */
+void fab_shm_ways_init(fab_shm_ways_t *ways, uint64_t pair, bool is_leader);
 
 /*
- * A spell begins now (ns).  The last one is judged, so ways may change.  peer_pulled: what the peer
- * wants to pull of this process, bits by class.
+ * A spell begins now (ns).  The last one is judged, so ways may change.  peer: the peer's word; any
+ * value is one.
  */
-void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, unsigned peer_pulled);
+void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, uint32_t peer);
 
 /* A message of the spell has come by this way.  True: the spell is to end, it is long enough. */
 bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way);

@@ -151,7 +151,7 @@ typedef struct fab_shm_ctl {
     /* odd: the receiver does not poll this ring: ring the doorbell; one number per idle period */
     _Atomic uint32_t idle;
     _Atomic uint32_t is_refused; /* the receiver takes no more messages from this ring */
-    _Atomic uint32_t pulled;     /* bits by class of length: is to be announced; shm_ways.h */
+    _Atomic uint32_t pulled;     /* fab_shm_ways_word(): bits by class: is to be announced */
     uint8_t pad0[52];
     /* line 1 */
     _Atomic uint64_t tail; /* slots consumed since the ring was claimed: shm_ring_inl.h, "Flow" */
