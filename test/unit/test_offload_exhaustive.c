@@ -43,16 +43,15 @@ typedef struct setup {
     world_config_t world;
     unsigned nrecv;
     unsigned nmsg;
-    unsigned ncancel;
     unsigned nsource; /* behind the device */
+    unsigned ntags;   /* of messages: 0, 1, ... */
+    const pattern_t *pattern;
+    unsigned npattern;
+    unsigned ncancel;
     unsigned nself;   /* messages by the other path at most */
     unsigned nrefuse; /* ADDs refused at most */
     bool has_split;
     bool has_failure;
-    int32_t tags[2];
-    unsigned ntags;
-    const pattern_t *pattern;
-    unsigned npattern;
 } setup_t;
 
 typedef enum action_kind {
@@ -353,8 +352,8 @@ static void explore_fail(const explore_t *x)
 
 static bool do_message(explore_t *x, const action_t *a)
 {
-    const int32_t tag = x->setup->tags[a->b];
-    const bool is_done = world_message(&x->w, x->nsent, 0, (int32_t) a->a, tag, a->is_split);
+    const bool is_done = world_message(&x->w, x->nsent, 0, (int32_t) a->a, (int32_t) a->b,
+                                       a->is_split);
 
     x->nsent += is_done;
     return is_done;
@@ -377,7 +376,7 @@ static bool do_action(explore_t *x, const action_t *a)
         return do_message(x, a);
     case ACT_SELF:
         x->nself++;
-        world_other_path(&x->w, x->nsent++, 0, x->setup->tags[a->b]);
+        world_other_path(&x->w, x->nsent++, 0, (int32_t) a->b);
         return true;
     case ACT_POLL:
         world_poll(&x->w, a->a);
@@ -550,127 +549,29 @@ static const pattern_t two_keys[] = {{0, 0, LISTABLE}, {0, 1, LISTABLE}};
         .report_every = (every), .first_count = 65534                                              \
     }
 
+/*
+ * Name; the device (slots, commands, how often it is told); receives, messages, sources, and tags;
+ * receives that there may be; and what happens besides.
+ */
 static const setup_t setups[] = {
-    {.name = "two sources",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 4,
-     .nmsg = 4,
-     .nsource = 2,
-     .ntags = 1,
-     PATTERNS(by_source)},
-    {.name = "plain",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 4,
-     .nmsg = 4,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(by_source_plain)},
-    {.name = "two tags",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .nsource = 1,
-     .tags = {0, 1},
-     .ntags = 2,
-     PATTERNS(by_tag)},
-    {.name = "cancel",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 4,
-     .nmsg = 4,
-     .ncancel = 2,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(one_key)},
-    {.name = "cancel two sources",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nsource = 2,
-     .ntags = 1,
-     PATTERNS(by_source)},
-    {.name = "other path",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 4,
-     .nmsg = 4,
-     .nself = 2,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(with_self)},
-    {.name = "other path cancel",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nself = 2,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(by_source)},
-    {.name = "split",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nself = 1,
-     .nsource = 1,
-     .has_split = true,
-     .ntags = 1,
-     PATTERNS(by_source)},
-    {.name = "one slot",
-     .world = WORLD(1, 16, 2),
-     .nrecv = 4,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nsource = 1,
-     .tags = {0, 1},
-     .ntags = 2,
-     PATTERNS(two_keys)},
-    {.name = "few commands",
-     .world = WORLD(2, 4, 2),
-     .nrecv = 5,
-     .nmsg = 4,
-     .ncancel = 2,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(one_key_plain)},
-    {.name = "few commands other path",
-     .world = WORLD(2, 4, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nself = 2,
-     .nsource = 1,
-     .ntags = 1,
-     PATTERNS(by_source)},
-    {.name = "refused",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 4,
-     .nmsg = 4,
-     .ncancel = 1,
-     .nsource = 1,
-     .nrefuse = 2,
-     .ntags = 1,
-     PATTERNS(one_key_plain)},
-    {.name = "counter",
-     .world = WORLD(2, 16, 1),
-     .nrecv = 2,
-     .nmsg = 5,
-     .ncancel = 1,
-     .nsource = 1,
-     .tags = {0, 1},
-     .ntags = 2,
-     PATTERNS(one_key)},
-    {.name = "failure",
-     .world = WORLD(2, 16, 2),
-     .nrecv = 3,
-     .nmsg = 3,
-     .ncancel = 1,
-     .nself = 1,
-     .nsource = 1,
-     .has_split = true,
-     .has_failure = true,
-     .ntags = 1,
-     PATTERNS(one_key)},
+    {"two sources", WORLD(2, 16, 2), 4, 4, 2, 1, PATTERNS(by_source)},
+    {"plain", WORLD(2, 16, 2), 4, 4, 1, 1, PATTERNS(by_source_plain)},
+    {"two tags", WORLD(2, 16, 2), 3, 3, 1, 2, PATTERNS(by_tag)},
+    {"cancel", WORLD(2, 16, 2), 4, 4, 1, 1, PATTERNS(one_key), .ncancel = 2},
+    {"cancel two sources", WORLD(2, 16, 2), 3, 3, 2, 1, PATTERNS(by_source), .ncancel = 1},
+    {"other path", WORLD(2, 16, 2), 4, 4, 1, 1, PATTERNS(with_self), .nself = 2},
+    {"other path cancel", WORLD(2, 16, 2), 3, 3, 1, 1, PATTERNS(by_source), .ncancel = 1,
+     .nself = 2},
+    {"split", WORLD(2, 16, 2), 3, 3, 1, 1, PATTERNS(by_source), .ncancel = 1, .nself = 1,
+     .has_split = true},
+    {"one slot", WORLD(1, 16, 2), 4, 3, 1, 2, PATTERNS(two_keys), .ncancel = 1},
+    {"few commands", WORLD(2, 4, 2), 5, 4, 1, 1, PATTERNS(one_key_plain), .ncancel = 2},
+    {"few commands other path", WORLD(2, 4, 2), 3, 3, 1, 1, PATTERNS(by_source), .ncancel = 1,
+     .nself = 2},
+    {"refused", WORLD(2, 16, 2), 4, 4, 1, 1, PATTERNS(one_key_plain), .ncancel = 1, .nrefuse = 2},
+    {"counter", WORLD(2, 16, 1), 2, 5, 1, 2, PATTERNS(one_key), .ncancel = 1},
+    {"failure", WORLD(2, 16, 2), 3, 3, 1, 1, PATTERNS(one_key), .ncancel = 1, .nself = 1,
+     .has_split = true, .has_failure = true},
 };
 
 static void test_all(void **state)
