@@ -6,6 +6,7 @@
  * TEST: sources=@fabric,@ofi variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=300
  */
 #include "conform_ofi.h"
+#include "test_fab_jobs.h"
 
 #include <rdma/fi_errno.h>
 
@@ -54,12 +55,6 @@ static void dead(world_t *world)
     }
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc || OPAL_ERR_UNREACH == world->failed_rc);
-}
-
-static void test_dead(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, dead, 1 << 1), 0);
 }
 
 /* The address of a process with another key than it has. */
@@ -120,18 +115,6 @@ static void late_answer(world_t *world)
     CHECK(0 == strcmp("ofi", fab_peer_provider_name(peer)));
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_late_answer(void **state)
-{
-    (void) state;
-    fab_params.providers = (char *) (uintptr_t) "ofi,tcp";
-    fab_params.ofi_timeout = 1;
-    int wrong = world_run(2, false, late_answer);
-    fab_params.providers = (char *) (uintptr_t) "ofi";
-    wrong += world_run(2, false, late_answer);
-    fab_params.ofi_timeout = 30;
-    assert_int_equal(wrong, 0);
 }
 
 /*
@@ -270,12 +253,6 @@ static void questions(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_questions(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, questions), 0);
-}
-
 /* The window of the last of many sessions is as large as that of the first. */
 static void many_sessions(world_t *world)
 {
@@ -291,22 +268,6 @@ static void many_sessions(world_t *world)
         CHECK(fab_limits.ofi_window == ep_of(peer)->ses.peer_window);
     }
     world_barrier(world);
-}
-
-static void test_many_sessions(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, many_sessions), 0);
-}
-
-static void test_keyless(void **state)
-{
-    (void) state;
-    fab_params.providers = (char *) (uintptr_t) "ofi,tcp";
-    fab_params.ofi_timeout = 1;
-    assert_int_equal(world_run(2, false, keyless), 0);
-    fab_params.providers = (char *) (uintptr_t) "ofi";
-    fab_params.ofi_timeout = 30;
 }
 
 /* As it is in the session, but for what the test changes. */
@@ -346,12 +307,6 @@ static void strays(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_strays(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, strays), 0);
 }
 
 /*
@@ -408,12 +363,6 @@ static void replayed(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == dom->num_sessions && 0 == world->failures);
-}
-
-static void test_replayed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, replayed), 0);
 }
 
 /* What is wrong with the next message; the peer fails for it. */
@@ -489,12 +438,6 @@ static void packed(world_t *world)
     CHECK((uint16_t) (ep_of(peer)->next_seq - before) < PACKED / 2);
 }
 
-static void test_packed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, packed), 0);
-}
-
 /* One message is late; none that the peer may have sent meanwhile is lost. */
 static void late(world_t *world)
 {
@@ -520,12 +463,6 @@ static void late(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_late(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, late), 0);
-}
-
 /*
  * The address of an endpoint of shm is text with the process id in it, so it has another length
  * where that has.  Text without an end is refused.
@@ -547,16 +484,6 @@ static void texts(world_t *world)
     CHECK(OPAL_SUCCESS != fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
     CHECK(NULL != why && NULL != strstr(why, "damaged"));
     world_barrier(world);
-}
-
-static void test_texts(void **state)
-{
-    char *net = fab_params.ofi_provider;
-
-    (void) state;
-    fab_params.ofi_provider = (char *) (uintptr_t) "shm";
-    assert_int_equal(world_run(2, false, texts), 0);
-    fab_params.ofi_provider = net;
 }
 
 /* The fabric is closed here while the other does nothing. */
@@ -586,12 +513,6 @@ static void unmet(world_t *world)
     }
     world_barrier(world);
     close_alone(world);
-}
-
-static void test_unmet(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, unmet), 0);
 }
 
 static void never(fab_rma_t *op, int status)
@@ -652,13 +573,24 @@ static void test_unserved(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dead),        cmocka_unit_test(test_keyless),
-        cmocka_unit_test(test_late_answer), cmocka_unit_test(test_unwelcome),
-        cmocka_unit_test(test_questions),   cmocka_unit_test(test_many_sessions),
-        cmocka_unit_test(test_strays),      cmocka_unit_test(test_replayed),
-        cmocka_unit_test(test_bad),         cmocka_unit_test(test_bad_part),
-        cmocka_unit_test(test_packed),      cmocka_unit_test(test_late),
-        cmocka_unit_test(test_texts),       cmocka_unit_test(test_unmet),
+        WORLD_JOB("test_dead", dead, .killed = 1 << 1),
+        WORLD_JOB("test_keyless", keyless, .text = {&fab_params.providers, "ofi,tcp"},
+                  .number = {{&fab_params.ofi_timeout, 1}}),
+        WORLD_JOB("test_late_answer", late_answer, .text = {&fab_params.providers, "ofi,tcp"},
+                  .number = {{&fab_params.ofi_timeout, 1}}),
+        WORLD_JOB("test_late_answer ofi alone", late_answer,
+                  .number = {{&fab_params.ofi_timeout, 1}}),
+        cmocka_unit_test(test_unwelcome),
+        WORLD_JOB("test_questions", questions),
+        WORLD_JOB("test_many_sessions", many_sessions),
+        WORLD_JOB("test_strays", strays),
+        WORLD_JOB("test_replayed", replayed),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_bad_part),
+        WORLD_JOB("test_packed", packed),
+        WORLD_JOB("test_late", late),
+        WORLD_JOB("test_texts", texts, .text = {&fab_params.ofi_provider, "shm"}),
+        WORLD_JOB("test_unmet", unmet),
         cmocka_unit_test(test_unserved),
     };
 

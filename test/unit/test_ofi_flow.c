@@ -6,6 +6,7 @@
  * TEST: sources=@fabric,@ofi variants=asan,tsan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=300 env="FI_OFI_RXM_BUFFER_SIZE=1024 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0"
  */
 #include "conform_ofi.h"
+#include "test_fab_jobs.h"
 
 #include "ofi/ofi.h"
 
@@ -111,12 +112,6 @@ static void awake_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_awake(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, awake_body), 0);
-}
-
 /* Read that memory, again and again, until rank 0 has heard of it. */
 static void read_on(world_t *world, fab_peer_t *peer, uintptr_t remote)
 {
@@ -164,12 +159,6 @@ static void read_body(world_t *world)
     world_barrier(world);
     fab_unexpose(peer, &key);
     CHECK(0 == world->failures);
-}
-
-static void test_read(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, read_body), 0);
 }
 
 /* Peers may have as much under way as the receive buffers take. */
@@ -228,24 +217,16 @@ static void unpolled_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_unpolled(void **state)
-{
-    char *const provider = fab_params.ofi_provider;
-    int wrong;
-
-    (void) state;
-    fab_params.ofi_provider = (char *) (uintptr_t) "sockets,tcp,net";
-    wrong = world_run(2, false, unpolled_body);
-    fab_params.ofi_provider = provider;
-    wrong += world_run(2, false, unpolled_body);
-    assert_int_equal(wrong, 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sleep),  cmocka_unit_test(test_awake),    cmocka_unit_test(test_read),
-        cmocka_unit_test(test_window), cmocka_unit_test(test_unpolled),
+        cmocka_unit_test(test_sleep),
+        WORLD_JOB("test_awake", awake_body),
+        WORLD_JOB("test_read", read_body),
+        cmocka_unit_test(test_window),
+        WORLD_JOB("test_unpolled", unpolled_body,
+                  .text = {&fab_params.ofi_provider, "sockets,tcp,net"}),
+        WORLD_JOB("test_unpolled usual provider", unpolled_body),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) (argc > 2 ? argv[2] : "tcp,tcp;ofi_rxm");

@@ -8,7 +8,7 @@
  *
  * TEST: sources=@fabric ldflags=-Wl,--wrap=fallocate,--wrap=mmap,--wrap=madvise,--wrap=sysconf,--wrap=open,--wrap=getrlimit,--wrap=prctl,--wrap=geteuid,--wrap=aligned_alloc variants=asan,tsan timeout=200
  */
-#include "test_fab_world.h"
+#include "test_fab_jobs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -217,12 +217,6 @@ static void first_lap_body(world_t *world)
     open_error = 0;
 }
 
-static void test_first_lap(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, first_lap_body), 0);
-}
-
 static long long bytes_of(const fab_shm_domain_t *dom)
 {
     struct stat st;
@@ -252,12 +246,6 @@ static void old_kernel_body(world_t *world)
     CHECK(0 == world->failures);
     world_barrier(world);
     populate_error = 0;
-}
-
-static void test_old_kernel(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, old_kernel_body), 0);
 }
 
 static int growth_error; /* of the call for the memory of the rest of the ring; 0: none */
@@ -322,12 +310,6 @@ static void other_pages_body(world_t *world)
         shm_domain(world)->addr.page = 4096;
     }
     world_barrier(world);
-}
-
-static void test_other_pages(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, other_pages_body), 0);
 }
 
 /* ---- peers that are prepared -------------------------------------------- */
@@ -612,14 +594,6 @@ static void joined_body(world_t *world)
     CHECK(0 == world->failures && 0 == fab_counters.shm_rings_exhausted);
 }
 
-static void test_joined(void **state)
-{
-    (void) state;
-    world_num_local = 2;
-    assert_int_equal(world_run(80, false, joined_body), 0);
-    world_num_local = 0;
-}
-
 /* ---- not now ------------------------------------------------------------ */
 
 /*
@@ -656,12 +630,6 @@ static void not_now_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_not_now(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, not_now_body), 0);
-}
-
 /* The kernel's own limit; given back by the program. */
 static void no_fd_body(world_t *world)
 {
@@ -685,12 +653,6 @@ static void no_fd_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_no_fd(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, no_fd_body), 0);
 }
 
 /*
@@ -726,14 +688,6 @@ static void found_body(world_t *world)
         world_barrier(world);
     }
     CHECK(0 == world->failures);
-}
-
-static void test_found(void **state)
-{
-    (void) state;
-    world_num_local = 2;
-    assert_int_equal(world_run(2, false, found_body), 0);
-    world_num_local = 0;
 }
 
 /* A socket of a stranger, which has a name of its own. */
@@ -797,14 +751,6 @@ static void passed_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_passed(void **state)
-{
-    (void) state;
-    fab_limits.shm_connect_timeout = 120;
-    assert_int_equal(world_run(2, false, passed_body), 0);
-    fab_limits.shm_connect_timeout = 30;
-}
-
 /* The owner computes: after shm_connect_timeout the user is told, once. The message waits on. */
 static void computes_body(world_t *world)
 {
@@ -829,14 +775,6 @@ static void computes_body(world_t *world)
     }
     CHECK(0 == world->failures);
     world_barrier(world);
-}
-
-static void test_computes(void **state)
-{
-    (void) state;
-    fab_limits.shm_connect_timeout = 0;
-    assert_int_equal(world_run(2, false, computes_body), 0);
-    fab_limits.shm_connect_timeout = 30;
 }
 
 /*
@@ -897,13 +835,6 @@ static void passed_late_left_body(world_t *world)
     passed_late_body(world);
 }
 
-static void test_passed_late(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, passed_late_body), 0);
-    assert_int_equal(world_run(2, false, passed_late_left_body), 0);
-}
-
 /* ... and there is no socket: that peer fails, with the reason. */
 static void refused_body(world_t *world)
 {
@@ -918,12 +849,6 @@ static void refused_body(world_t *world)
         open_error = 0;
     }
     world_barrier(world);
-}
-
-static void test_refused(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, refused_body), 0);
 }
 
 /* Another user namespace: by the socket, if both have one in the same network namespace. */
@@ -1016,15 +941,6 @@ static void refused_ring_body(world_t *world)
     CHECK(0 == got && (1 == world->rank) == world->failures);
 }
 
-static void test_no_endpoint(void **state)
-{
-    (void) state;
-    fab_params.providers = (char *) "shm,tcp";
-    assert_int_equal(world_run(2, false, one_way_body), 0);
-    assert_int_equal(world_run(2, false, refused_ring_body), 0);
-    fab_params.providers = (char *) "shm";
-}
-
 /* It does not come back: that peer fails, with the reason. */
 static void never_body(world_t *world)
 {
@@ -1039,14 +955,6 @@ static void never_body(world_t *world)
         open_error = 0;
     }
     world_barrier(world);
-}
-
-static void test_never(void **state)
-{
-    (void) state;
-    fab_limits.shm_connect_timeout = 1;
-    assert_int_equal(world_run(2, false, never_body), 0);
-    fab_limits.shm_connect_timeout = 30;
 }
 
 /* ---- a ring that is not polled ------------------------------------------ */
@@ -1085,12 +993,6 @@ static void cold_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_cold(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, cold_body), 0);
-}
-
 /* A message in a new ring, or a cold one, is taken by the first poll after it. */
 static void rung_body(world_t *world)
 {
@@ -1113,12 +1015,6 @@ static void rung_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_rung(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, rung_body), 0);
 }
 
 /*
@@ -1156,12 +1052,6 @@ static void missed_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_missed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, missed_body), 0);
 }
 
 /* Polls that may be far apart read the clock. */
@@ -1210,20 +1100,36 @@ static void test_fd_of_the_user(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring_length),    cmocka_unit_test(test_large_pages),
-        cmocka_unit_test(test_first_lap),      cmocka_unit_test(test_other_pages),
-        cmocka_unit_test(test_many_at_once),   cmocka_unit_test(test_many_join),
-        cmocka_unit_test(test_joined),         cmocka_unit_test(test_not_now),
-        cmocka_unit_test(test_no_fd),          cmocka_unit_test(test_never),
-        cmocka_unit_test(test_fd_of_the_user), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_not_dumpable),   cmocka_unit_test(test_old_kernel),
-        cmocka_unit_test(test_growth),         cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_found),          cmocka_unit_test(test_rung),
-        cmocka_unit_test(test_missed),         cmocka_unit_test(test_tick),
-        cmocka_unit_test(test_passed),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_namespaces),     cmocka_unit_test(test_prepared),
-        cmocka_unit_test(test_computes),       cmocka_unit_test(test_passed_late),
-        cmocka_unit_test(test_no_endpoint),
+        cmocka_unit_test(test_ring_length),
+        cmocka_unit_test(test_large_pages),
+        WORLD_JOB("test_first_lap", first_lap_body),
+        WORLD_JOB("test_other_pages", other_pages_body),
+        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_many_join),
+        WORLD_JOB("test_joined", joined_body, .ranks = 80, .number = {{&world_num_local, 2}}),
+        WORLD_JOB("test_not_now", not_now_body),
+        WORLD_JOB("test_no_fd", no_fd_body),
+        WORLD_JOB("test_never", never_body, .number = {{&fab_limits.shm_connect_timeout, 1}}),
+        cmocka_unit_test(test_fd_of_the_user),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_not_dumpable),
+        WORLD_JOB("test_old_kernel", old_kernel_body),
+        cmocka_unit_test(test_growth),
+        WORLD_JOB("test_cold", cold_body),
+        WORLD_JOB("test_found", found_body, .number = {{&world_num_local, 2}}),
+        WORLD_JOB("test_rung", rung_body),
+        WORLD_JOB("test_missed", missed_body),
+        cmocka_unit_test(test_tick),
+        WORLD_JOB("test_passed", passed_body, .number = {{&fab_limits.shm_connect_timeout, 120}}),
+        WORLD_JOB("test_refused", refused_body),
+        cmocka_unit_test(test_namespaces),
+        cmocka_unit_test(test_prepared),
+        WORLD_JOB("test_computes", computes_body, .number = {{&fab_limits.shm_connect_timeout, 0}}),
+        WORLD_JOB("test_passed_late", passed_late_body),
+        WORLD_JOB("test_passed_late left", passed_late_left_body),
+        WORLD_JOB("test_no_endpoint", one_way_body, .text = {&fab_params.providers, "shm,tcp"}),
+        WORLD_JOB("test_no_endpoint refused_ring", refused_ring_body,
+                  .text = {&fab_params.providers, "shm,tcp"}),
     };
 
     fab_params.providers = (char *) "shm";

@@ -8,7 +8,7 @@
  *
  * TEST: sources=@fabric ldflags=-Wl,--wrap=process_vm_readv variants=asan,tsan timeout=300
  */
-#include "test_fab_world.h"
+#include "test_fab_jobs.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -266,17 +266,6 @@ static void test_given(void **state)
     is_for_any = false;
 }
 
-/* In the shortest ring there is room for a part, and for messages beside it. */
-static void test_given_short_ring(void **state)
-{
-    const uint32_t before = fab_params.shm_ring_size;
-
-    (void) state;
-    fab_params.shm_ring_size = FAB_SHM_RING_MIN;
-    assert_int_equal(world_run(2, false, given_body), 0);
-    fab_params.shm_ring_size = before;
-}
-
 /* Both get at the same time, and both give. */
 static void both_body(world_t *world)
 {
@@ -287,12 +276,6 @@ static void both_body(world_t *world)
     CHECK(world_is_filled(local, (uint64_t) (1 - world->rank), LEN));
     world_barrier(world);
     CHECK(LEN == fab_counters.shm_coop_given && 0 == world->failures);
-}
-
-static void test_both(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, both_body), 0);
 }
 
 /* Set by a test before its processes are made: what rank 1 does when it has given a part. */
@@ -370,12 +353,6 @@ static void away_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_away(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, away_body), 0);
-}
-
 static void test_leaves(void **state)
 {
     (void) state;
@@ -417,12 +394,6 @@ static void not_asked_body(world_t *world)
     CHECK(0 == world->failures && 0 == fab_counters.shm_coop_given);
 }
 
-static void test_not_asked(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, not_asked_body), 0);
-}
-
 /*
  * The rest cannot be read: the get ends, and its buffer is the user's, although parts of it still
  * lie in the ring.
@@ -459,12 +430,6 @@ static void read_fails_body(world_t *world)
     CHECK(0 == world->failures && fab_counters.shm_coop_given < LEN);
 }
 
-static void test_read_fails(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, read_fails_body), 0);
-}
-
 /* The giver dies when it has taken on a part that it has not sent. */
 static void giver_dies_body(world_t *world)
 {
@@ -490,12 +455,6 @@ static void giver_dies_body(world_t *world)
     }
     WORLD_UNTIL(1 == world->failures && 1 == completed);
     CHECK(OPAL_ERR_UNREACH == complete_status && OPAL_ERR_PROC_ABORTED == world->failed_rc);
-}
-
-static void test_giver_dies(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, giver_dies_body, 1 << 1), 0);
 }
 
 /* The fetcher gives the peer up in the middle: its buffer is not written any more. */
@@ -526,12 +485,6 @@ static void given_up_body(world_t *world)
     }
 }
 
-static void test_given_up(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, given_up_body), 0);
-}
-
 /* The fetcher closes the peer in the middle, as one that disconnects: the same. */
 static void closes_body(world_t *world)
 {
@@ -560,12 +513,6 @@ static void closes_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_closes(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, closes_body), 0);
-}
-
 /* The fetcher dies with parts in its ring: no more are sent. */
 static void fetcher_dies_body(world_t *world)
 {
@@ -585,12 +532,6 @@ static void fetcher_dies_body(world_t *world)
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc && NULL == world_peer(world, 0)->ep);
     CHECK(TAILQ_EMPTY(&dom->gives) && fab_counters.shm_coop_given < LEN);
-}
-
-static void test_fetcher_dies(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, fetcher_dies_body, 1 << 0), 0);
 }
 
 enum { BAD_ASKS = 8 };
@@ -624,12 +565,6 @@ static void bad_ask_body(world_t *world)
     CHECK(0 == fab_counters.shm_coop_given);
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_bad_ask(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, bad_ask_body), 0);
 }
 
 /* Set by a test before its processes are made: which of the wrong messages rank 1 sends. */
@@ -797,12 +732,6 @@ static void window_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_window(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, window_body), 0);
-}
-
 /* The peer dies: those end that are under way, and those that were to follow. */
 static void window_fails_body(world_t *world)
 {
@@ -820,12 +749,6 @@ static void window_fails_body(world_t *world)
     }
     WORLD_UNTIL(1 == world->failures && WINDOW == window_ended);
     CHECK(OPAL_ERR_UNREACH == complete_status);
-}
-
-static void test_window_fails(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, window_fails_body, 1 << 1), 0);
 }
 
 /* ---- many at once, both ways -------------------------------------------- */
@@ -898,17 +821,29 @@ static void test_random(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_claims),         cmocka_unit_test(test_given),
-        cmocka_unit_test(test_both),           cmocka_unit_test(test_never_given),
-        cmocka_unit_test(test_leaves),         cmocka_unit_test(test_unexposed),
-        cmocka_unit_test(test_not_asked),      cmocka_unit_test(test_read_fails),
-        cmocka_unit_test(test_giver_dies),     cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_bad_ask),        cmocka_unit_test(test_wrong_message),
-        cmocka_unit_test(test_spoilt),         cmocka_unit_test(test_window),
-        cmocka_unit_test(test_window_fails),   cmocka_unit_test(test_random),
-        cmocka_unit_test(test_other_provider), cmocka_unit_test(test_given_short_ring),
-        cmocka_unit_test(test_closes),         cmocka_unit_test(test_fetcher_dies),
-        cmocka_unit_test(test_away),
+        cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_given),
+        WORLD_JOB("test_both", both_body),
+        cmocka_unit_test(test_never_given),
+        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_unexposed),
+        WORLD_JOB("test_not_asked", not_asked_body),
+        WORLD_JOB("test_read_fails", read_fails_body),
+        WORLD_JOB("test_giver_dies", giver_dies_body, .killed = 1 << 1),
+        WORLD_JOB("test_given_up", given_up_body),
+        WORLD_JOB("test_bad_ask", bad_ask_body),
+        cmocka_unit_test(test_wrong_message),
+        cmocka_unit_test(test_spoilt),
+        WORLD_JOB("test_window", window_body),
+        WORLD_JOB("test_window_fails", window_fails_body, .killed = 1 << 1),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_other_provider),
+        /* there is room for a part, and for messages beside it */
+        WORLD_JOB("test_given_short_ring", given_body,
+                  .number = {{&fab_params.shm_ring_size, FAB_SHM_RING_MIN}}),
+        WORLD_JOB("test_closes", closes_body),
+        WORLD_JOB("test_fetcher_dies", fetcher_dies_body, .killed = 1 << 0),
+        WORLD_JOB("test_away", away_body),
     };
 
     fab_params.shm_cooperative = (char *) "always";

@@ -6,6 +6,7 @@
  * TEST: sources=@fabric ldflags=-Wl,--wrap=malloc,--wrap=epoll_ctl variants=asan,tsan timeout=300
  */
 #include "test_fab_faults.h"
+#include "test_fab_jobs.h"
 #include "test_tcp_world.h"
 
 #include <errno.h>
@@ -126,13 +127,6 @@ static void no_memory_body(world_t *world)
     free(flows);
 }
 
-static void test_no_memory(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, no_memory_body), 0);
-    assert_int_equal(world_run(4, false, no_memory_body), 0);
-}
-
 /* Read all that was written to the peer. Returns the last credit; *end: BYE came, last. */
 static uint32_t take_credit(world_t *world, int fd, bool *end)
 {
@@ -197,12 +191,6 @@ static void owed_body(world_t *world)
     close(fd);
 }
 
-static void test_owed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, owed_body), 0);
-}
-
 /*
  * The peer has said its last word, and reads no more: what is still to be written to it fails, and
  * that is no failure of the peer.
@@ -232,12 +220,6 @@ static void last_word_body(world_t *world)
     fab_peer_close(peer, FAB_USER_PML);
 }
 
-static void test_last_word(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, last_word_body), 0);
-}
-
 /* A session over TCP does not pause: the peer that asks for it fails. */
 static void pause_body(world_t *world)
 {
@@ -253,12 +235,6 @@ static void pause_body(world_t *world)
     CHECK(FAB_PEER_FAILED == peer->state && 1 == fab_counters.bad_messages);
     WORLD_UNTIL(1 == world->failures);
     close(fd);
-}
-
-static void test_pause(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, pause_body), 0);
 }
 
 /* ---- no descriptors -------------------------------------------------------- */
@@ -329,12 +305,6 @@ static void files_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_files(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(3, false, files_body), 0);
-}
-
 static int failing_adds;
 
 int __real_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
@@ -378,18 +348,16 @@ static void unwatched_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_unwatched(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, unwatched_body), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_owed),
-        cmocka_unit_test(test_last_word), cmocka_unit_test(test_pause),
-        cmocka_unit_test(test_files),     cmocka_unit_test(test_unwatched),
+        WORLD_JOB("test_no_memory", no_memory_body),
+        WORLD_JOB("test_no_memory 4 ranks", no_memory_body, .ranks = 4),
+        WORLD_JOB("test_owed", owed_body, .ranks = 1),
+        WORLD_JOB("test_last_word", last_word_body, .ranks = 1),
+        WORLD_JOB("test_pause", pause_body, .ranks = 1),
+        WORLD_JOB("test_files", files_body, .ranks = 3),
+        WORLD_JOB("test_unwatched", unwatched_body),
     };
 
     world_use_providers("tcp");

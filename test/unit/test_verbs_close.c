@@ -5,6 +5,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev env=TMDEV_DEVICES=2 timeout=120
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 static _Atomic bool is_closing;
@@ -59,12 +60,6 @@ static void message_body(world_t *world)
     world_barrier_idle(world);
 }
 
-static void test_message(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, message_body), 0);
-}
-
 /* A get by another port than that of rank 1 has completed, which was not polled before. */
 static void get_body(world_t *world)
 {
@@ -105,15 +100,12 @@ static void get_body(world_t *world)
     world_barrier_idle(world);
 }
 
-static void test_get(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(3, false, get_body), 0);
-}
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_message), cmocka_unit_test(test_get)};
+    const struct CMUnitTest tests[] = {
+        WORLD_JOB("test_message", message_body),
+        WORLD_JOB("test_get", get_body, .ranks = 3),
+    };
 
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

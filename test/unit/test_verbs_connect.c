@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -Wl,--wrap=ibv_modify_qp" device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include "test_strangers.h"
@@ -26,12 +27,6 @@ static void crossed_body(world_t *world)
     /* one queue pair for each connection, whoever asked: no request came to nothing */
     CHECK(rounds * (unsigned) (world->size - 1) == fab_counters.connections);
     CHECK(0 == fab_counters.verbs_bad_frames);
-}
-
-static void test_crossed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(4, false, crossed_body), 0);
 }
 
 /* With another key, nothing is looked at; with the right one, it has to be what a QP can have. */
@@ -73,12 +68,6 @@ static void strangers_body(world_t *world)
     stranger_world(world, verbs_domain(world)->socks, stranger_calls, check_strangers);
 }
 
-static void test_strangers(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, strangers_body), 0);
-}
-
 /* The first of a process's addresses leads nowhere: the next is tried. */
 static void other_addresses_body(world_t *world)
 {
@@ -98,12 +87,6 @@ static void other_addresses_body(world_t *world)
     CHECK(!ep_of(world_peer(world, 1 - world->rank))->is_local);
     WORLD_UNTIL(1 == got);
     world_barrier(world);
-}
-
-static void test_other_addresses(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, other_addresses_body), 0);
 }
 
 /*
@@ -143,12 +126,6 @@ static void one_way_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_one_way(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, one_way_body), 0);
-}
-
 /* ---- addresses ---------------------------------------------------------- */
 
 static void try_address(world_t *world, const unsigned char *address, size_t len)
@@ -175,12 +152,6 @@ static void damaged_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_damaged_address(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, damaged_body), 0);
-}
-
 static void check_refused(world_t *world)
 {
     CHECK(0 == verbs_domain(world)->num_conns);
@@ -190,12 +161,6 @@ static void other_key_body(world_t *world)
 {
     stranger_has_wrong_key(world, ep_of(world_peer(world, 1 - world->rank))->addr.key,
                            check_refused);
-}
-
-static void test_other_key(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, other_key_body), 0);
 }
 
 /* ---- ports --------------------------------------------------------------- */
@@ -212,16 +177,6 @@ static void ports_body(world_t *world)
     connect_to(world, world_peer(world, 1 - world->rank));
     WORLD_UNTIL(1 == got);
     world_barrier(world);
-}
-
-static void test_ports(void **state)
-{
-    char *saved = fab_params.tcp_ports;
-
-    (void) state;
-    fab_params.tcp_ports = (char *) (uintptr_t) "21000-21099";
-    assert_int_equal(world_run(2, false, ports_body), 0);
-    fab_params.tcp_ports = saved;
 }
 
 /* ---- devices, parameters, leftovers ------------------------------------- */
@@ -311,12 +266,6 @@ static void nothing_left_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_nothing_left(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, nothing_left_body), 0);
-}
-
 /* ---- a kernel that waits for the network -------------------------------- */
 
 static int slow_way;        /* 0: asks, 1: is asked, 2: gives it up */
@@ -403,14 +352,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_slow), /* before this process reads the settings of test/tmdev */
         cmocka_unit_test(test_exclusive_list),
         cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_nothing_left),
-        cmocka_unit_test(test_crossed),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_other_addresses),
-        cmocka_unit_test(test_one_way),
-        cmocka_unit_test(test_other_key),
-        cmocka_unit_test(test_damaged_address),
-        cmocka_unit_test(test_ports),
+        WORLD_JOB("test_nothing_left", nothing_left_body),
+        WORLD_JOB("test_crossed", crossed_body, .ranks = 4),
+        WORLD_JOB("test_strangers", strangers_body),
+        WORLD_JOB("test_other_addresses", other_addresses_body),
+        WORLD_JOB("test_one_way", one_way_body),
+        WORLD_JOB("test_other_key", other_key_body),
+        WORLD_JOB("test_damaged_address", damaged_body),
+        WORLD_JOB("test_ports", ports_body, .text = {&fab_params.tcp_ports, "21000-21099"}),
     };
 
     world_use_providers("verbs");

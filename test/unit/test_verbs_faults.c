@@ -5,6 +5,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include <endian.h>
@@ -80,12 +81,6 @@ static void killed_body(world_t *world)
     }
 }
 
-static void test_killed_peer(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(3, false, killed_body, 1 << 2), 0);
-}
-
 /* Nobody sends to the one that dies: that its process is gone is noticed in /proc. */
 static void killed_silent_body(world_t *world)
 {
@@ -106,12 +101,6 @@ static void killed_silent_body(world_t *world)
     CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc);
     CHECK(1 == fab_counters.peers_died &&
           NULL != strstr(world->failed_why, "ended without leaving"));
-}
-
-static void test_killed_silent(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, killed_silent_body, 1 << 1), 0);
 }
 
 static void killed_rma_body(world_t *world)
@@ -146,12 +135,6 @@ static void killed_rma_body(world_t *world)
     CHECK(OPAL_ERR_UNREACH == fab_get(&op) && 1 == completed);
 }
 
-static void test_killed_during_rma(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, killed_rma_body, 1 << 1), 0);
-}
-
 /* Died before anything was sent to it: connecting fails, and says so. */
 static void killed_early_body(world_t *world)
 {
@@ -169,12 +152,6 @@ static void killed_early_body(world_t *world)
     WORLD_UNTIL(1 == world->failures);
     CHECK(NULL != strstr(world->failed_why, "ended")); /* TCP or /proc tells, whichever is first */
     WORLD_UNTIL(1 == items_unreach);
-}
-
-static void test_killed_early(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_some_die(2, false, killed_early_body, 1 << 1), 0);
 }
 
 /*
@@ -204,12 +181,6 @@ static void orderly_body(world_t *world)
         WORLD_UNTIL(1 == world->failures);
         CHECK(NULL != strstr(world->failed_why, "left"));
     }
-}
-
-static void test_orderly_leave(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(4, false, orderly_body), 0);
 }
 
 /* ---- malformed messages ------------------------------------------------- */
@@ -264,12 +235,6 @@ static void malformed_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_malformed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(7, false, malformed_body), 0);
-}
-
 /* ---- memory that cannot be registered ----------------------------------- */
 
 static int refused_with;
@@ -304,12 +269,6 @@ static void unregistrable_body(world_t *world)
     fab_reg_ops = plain;
 }
 
-static void test_unregistrable(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, unregistrable_body), 0);
-}
-
 /*
  * A key that is none: the operation ends in error, and the peer fails, for its QP is broken.  The
  * peer's device sees that first, and with tag matching the peer has another QP, over which it may
@@ -341,12 +300,6 @@ static void wrong_key_body(world_t *world)
     }
 }
 
-static void test_wrong_key(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, wrong_key_body), 0);
-}
-
 /*
  * Memory that peers may only read, and queue pairs that let them do nothing else: a put is refused
  * by the device, in the memory nothing changes, and the peer has failed.
@@ -375,12 +328,6 @@ static void put_to_readable_body(world_t *world)
     WORLD_UNTIL(1 == completed && 1 == world->failures);
     CHECK(OPAL_SUCCESS != complete_status && 0 == op.done);
     atomic_store(&world->shared->scratch[0], 1);
-}
-
-static void test_put_to_readable(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, put_to_readable_body), 0);
 }
 
 /* What is registered for writing after the pair has connected: their queue pairs allow it then. */
@@ -419,20 +366,19 @@ static void put_later_body(world_t *world)
     atomic_store(&world->shared->scratch[0], 1);
 }
 
-static void test_put_later(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, put_later_body), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_malformed),     cmocka_unit_test(test_unregistrable),
-        cmocka_unit_test(test_wrong_key),     cmocka_unit_test(test_put_to_readable),
-        cmocka_unit_test(test_put_later),     cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_killed_silent), cmocka_unit_test(test_killed_during_rma),
-        cmocka_unit_test(test_killed_early),  cmocka_unit_test(test_orderly_leave),
+        WORLD_JOB("test_malformed", malformed_body, .ranks = 7),
+        WORLD_JOB("test_unregistrable", unregistrable_body),
+        WORLD_JOB("test_wrong_key", wrong_key_body),
+        WORLD_JOB("test_put_to_readable", put_to_readable_body),
+        WORLD_JOB("test_put_later", put_later_body),
+        WORLD_JOB("test_killed_peer", killed_body, .ranks = 3, .killed = 1 << 2),
+        WORLD_JOB("test_killed_silent", killed_silent_body, .killed = 1 << 1),
+        WORLD_JOB("test_killed_during_rma", killed_rma_body, .killed = 1 << 1),
+        WORLD_JOB("test_killed_early", killed_early_body, .killed = 1 << 1),
+        WORLD_JOB("test_orderly_leave", orderly_body, .ranks = 4),
     };
 
     world_use_providers("verbs");

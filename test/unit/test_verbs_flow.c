@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include <errno.h>
@@ -47,18 +48,12 @@ static void window_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_window(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, window_body), 0);
-}
-
 /*
  * Windows follow use: rank 0 has buffers for few, its peers send to it one after the other, and
  * each gets more than it began with, as the one before gives back.  All that peers may send has a
  * buffer.
  */
-enum { SENDERS = 4, STREAM = 3000, FEW_BUFFERS = 192, USUAL = 4096 };
+enum { SENDERS = 4, STREAM = 3000, FEW_BUFFERS = 192 };
 
 static uint32_t all_granted(const world_t *world)
 {
@@ -114,16 +109,6 @@ static void follow_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_follow(void **state)
-{
-    (void) state;
-    fab_params.verbs_buffers = FEW_BUFFERS;
-    world_num_procs = LARGE_JOB;
-    assert_int_equal(world_run(1 + SENDERS, false, follow_body), 0);
-    fab_params.verbs_buffers = USUAL;
-    world_num_procs = 0;
-}
-
 /* Messages that both send raise both windows, without a CREDIT for each: by the clock. */
 static void both_body(world_t *world)
 {
@@ -148,14 +133,6 @@ static void both_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_both(void **state)
-{
-    (void) state;
-    world_num_procs = LARGE_JOB;
-    assert_int_equal(world_run(2, false, both_body), 0);
-    world_num_procs = 0;
-}
-
 /* ---- the send queue of a large job --------------------------------------- */
 
 enum { FLOOD = 1000 };
@@ -178,16 +155,6 @@ static void depth_body(world_t *world)
     WORLD_UNTIL(FLOOD + 1 == got);
     CHECK(32 == ep_of(peer)->conn->sq_depth && 0 == world->failures);
     world_barrier(world);
-}
-
-static void test_depth(void **state)
-{
-    (void) state;
-    world_num_procs = LARGE_JOB;
-    setenv("TMDEV_MAX_SQ", "8192", 1);
-    assert_int_equal(world_run(2, false, depth_body), 0);
-    unsetenv("TMDEV_MAX_SQ");
-    world_num_procs = 0;
 }
 
 /* ---- a device that must have no buffers now ----------------------------- */
@@ -249,12 +216,6 @@ static void hold_body(world_t *world)
     CHECK(fab_tm_use(world->fab, NULL, NULL, NULL));
 }
 
-static void test_hold(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, hold_body), 0);
-}
-
 /* ---- a connection ends with messages that nobody has looked at ---------- */
 
 /* The device has them all: it says so by not being below this limit. */
@@ -307,18 +268,6 @@ static void undrained_body(world_t *world)
         check_all_posted(world);
         atomic_store(&world->shared->scratch[0], 2);
     }
-}
-
-static void test_undrained(void **state)
-{
-    char *saved = fab_params.verbs_tm;
-    int wrong = world_run(2, false, undrained_body);
-
-    (void) state;
-    fab_params.verbs_tm = "none";
-    wrong += world_run(2, false, undrained_body);
-    fab_params.verbs_tm = saved;
-    assert_int_equal(wrong, 0);
 }
 
 /* ---- queued messages are handed over together --------------------------- */
@@ -445,12 +394,6 @@ static void batch_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_batch(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, batch_body), 0);
-}
-
 /*
  * The device refuses the rest of a chain: the peer fails, and so do the messages that are still
  * queued.
@@ -471,12 +414,6 @@ static void refused_body(world_t *world)
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         CHECK(seen.next <= 21 && !seen.is_wrong);
     }
-}
-
-static void test_refused(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, refused_body), 0);
 }
 
 /* ---- credits that find no room ------------------------------------------ */
@@ -517,12 +454,6 @@ static void credits_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_credits(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, credits_body), 0);
 }
 
 /* ---- sleeping ------------------------------------------------------------ */
@@ -586,25 +517,25 @@ static void sleep_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_sleep(void **state)
-{
-    char *saved = fab_params.verbs_tm;
-
-    (void) state;
-    assert_int_equal(world_run(2, false, sleep_body), 0);
-    fab_params.verbs_tm = "none";
-    assert_int_equal(world_run(2, false, sleep_body), 0);
-    fab_params.verbs_tm = saved;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sleep),   cmocka_unit_test(test_window),
-        cmocka_unit_test(test_hold),    cmocka_unit_test(test_undrained),
-        cmocka_unit_test(test_batch),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_credits), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_follow),  cmocka_unit_test(test_both),
+        WORLD_JOB("test_sleep", sleep_body),
+        WORLD_JOB("test_sleep no matching", sleep_body, .text = {&fab_params.verbs_tm, "none"}),
+        WORLD_JOB("test_window", window_body),
+        WORLD_JOB("test_hold", hold_body),
+        WORLD_JOB("test_undrained", undrained_body),
+        WORLD_JOB("test_undrained no matching", undrained_body,
+                  .text = {&fab_params.verbs_tm, "none"}),
+        WORLD_JOB("test_batch", batch_body),
+        WORLD_JOB("test_refused", refused_body),
+        WORLD_JOB("test_credits", credits_body),
+        WORLD_JOB("test_depth", depth_body, .number = {{&world_num_procs, LARGE_JOB}},
+                  .env = {"TMDEV_MAX_SQ", "8192"}),
+        WORLD_JOB(
+            "test_follow", follow_body, .ranks = 1 + SENDERS,
+            .number = {{&fab_params.verbs_buffers, FEW_BUFFERS}, {&world_num_procs, LARGE_JOB}}),
+        WORLD_JOB("test_both", both_body, .number = {{&world_num_procs, LARGE_JOB}}),
     };
 
     world_use_providers("verbs");

@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -Wl,--wrap=ibv_create_qp -Wl,--wrap=ibv_modify_qp" device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include <errno.h>
@@ -277,18 +278,6 @@ static void hole_body(world_t *world)
     CHECK(atomic_load(&world->shared->scratch[0]) > 0);
 }
 
-static void test_hole(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
-    setenv("TMDEV_HOLE", "1024", 1);
-    assert_int_equal(world_run(2, false, hole_body), 0);
-    unsetenv("TMDEV_HOLE");
-    fab_params.verbs_timeout = timeout;
-}
-
 /* A key that was made before the peer moved is refused, those that are made later are not. */
 static void keys_body(world_t *world)
 {
@@ -337,20 +326,6 @@ static void keys_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_keys(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    fab_params.verbs_timeout = 8;
-    setenv("TMDEV_DEVICES", "2", 1);
-    setenv("TMDEV_PLANES", "1,2", 1);
-    assert_int_equal(world_run(2, false, keys_body), 0);
-    unsetenv("TMDEV_DEVICES");
-    unsetenv("TMDEV_PLANES");
-    fab_params.verbs_timeout = timeout;
-}
-
 static void says_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
@@ -368,22 +343,6 @@ static void says_body(world_t *world)
         WORLD_UNTIL(MESSAGES == traffic.next[0]);
     }
     world_barrier(world);
-}
-
-static void test_says(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    fab_params.verbs_timeout = 8;
-    fab_limits.verbs_ports = 1;
-    setenv("TMDEV_DEVICES", "2", 1);
-    setenv("TMDEV_PLANES", "1,2", 1);
-    assert_int_equal(world_run(2, false, says_body), 0);
-    fab_limits.verbs_ports = FAB_VERBS_PORTS;
-    unsetenv("TMDEV_DEVICES");
-    unsetenv("TMDEV_PLANES");
-    fab_params.verbs_timeout = timeout;
 }
 
 /* ---- several, again and again ------------------------------------------- */
@@ -413,12 +372,6 @@ static void crowd_body(world_t *world)
     CHECK(0 == traffic.wrong && 0 == world->failures && fab_counters.peers_moved > 0);
     CHECK(LIST_EMPTY(&fab_core(world->fab)->moves));
     world_barrier(world);
-}
-
-static void test_crowd(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(4, false, crowd_body), 0);
 }
 
 /* ---- after a connection that was given up -------------------------------- */
@@ -464,12 +417,6 @@ static void given_up_body(world_t *world)
     }
     CHECK(is_by(peer, "tcp") && 0 == traffic.wrong && 0 == world->failures);
     world_barrier(world);
-}
-
-static void test_given_up(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, given_up_body), 0);
 }
 
 /* ---- after a connection that was closed ----------------------------------- */
@@ -549,12 +496,6 @@ static void memory_body(world_t *world)
     CHECK(0 == traffic.wrong && 0 == world->failures);
 }
 
-static void test_memory(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, memory_body), 0);
-}
-
 /* The peer is closed, or fails, between the refusal and the move. */
 static void ends_body(world_t *world)
 {
@@ -582,12 +523,6 @@ static void ends_body(world_t *world)
     CHECK(0 == fab_counters.peers_moved);
 }
 
-static void test_ends(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, ends_body), 0);
-}
-
 /* ---- who stays ---------------------------------------------------------- */
 
 /* Where there was a connection the peer fails; so it does where no other provider reaches it. */
@@ -612,15 +547,6 @@ static void stays_body(world_t *world)
     }
     CHECK(0 == fab_counters.peers_moved);
     world_barrier(world);
-}
-
-static void test_stays(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, stays_body), 0);
-    fab_params.providers = (char *) (uintptr_t) "verbs,self";
-    assert_int_equal(world_run(2, false, stays_body), 0);
-    fab_params.providers = (char *) (uintptr_t) "verbs,tcp";
 }
 
 /* ---- a peer that waits for a request by verbs ----------------------------- */
@@ -670,12 +596,25 @@ static void test_owed(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),  cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_hole),   cmocka_unit_test(test_says),
-        cmocka_unit_test(test_crowd),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_ends),   cmocka_unit_test(test_stays),
-        cmocka_unit_test(test_change), cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_keys),   cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_planes),
+        /* verbs_timeout 8: 8 ms until the device gives up */
+        WORLD_JOB("test_hole", hole_body, .number = {{&fab_params.verbs_timeout, 8}},
+                  .env = {"TMDEV_HOLE", "1024"}),
+        WORLD_JOB("test_says", says_body,
+                  .number = {{&fab_params.verbs_timeout, 8}, {&fab_limits.verbs_ports, 1}},
+                  .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
+        WORLD_JOB("test_crowd", crowd_body, .ranks = 4),
+        WORLD_JOB("test_memory", memory_body),
+        WORLD_JOB("test_ends", ends_body),
+        WORLD_JOB("test_stays", stays_body),
+        WORLD_JOB("test_stays without tcp", stays_body,
+                  .text = {&fab_params.providers, "verbs,self"}),
+        cmocka_unit_test(test_change),
+        WORLD_JOB("test_given_up", given_up_body),
+        WORLD_JOB("test_keys", keys_body, .number = {{&fab_params.verbs_timeout, 8}},
+                  .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
+        cmocka_unit_test(test_closed),
         cmocka_unit_test(test_owed),
     };
 

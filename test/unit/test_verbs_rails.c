@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=600 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include "verbs/verbs.h"
@@ -512,14 +513,6 @@ static void again_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_again(void **state)
-{
-    (void) state;
-    setenv("TMDEV_DEVICES", "3", 1);
-    assert_int_equal(world_run(2, false, again_body), 0);
-    unsetenv("TMDEV_DEVICES");
-}
-
 /* ---- peers that are wrong ------------------------------------------------ */
 
 /* Keys that mean nothing, for ports that are not there: those ports fail, and the data is right. */
@@ -545,16 +538,6 @@ static void bad_keys_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_bad_keys(void **state)
-{
-    (void) state;
-    setenv("TMDEV_DEVICES", "3", 1);
-    setenv("TMDEV_QUIET", "1", 1);
-    assert_int_equal(world_run(2, false, bad_keys_body), 0);
-    unsetenv("TMDEV_QUIET");
-    unsetenv("TMDEV_DEVICES");
-}
-
 /* A message over a rail would overtake others. */
 static void message_body(world_t *world)
 {
@@ -573,22 +556,20 @@ static void message_body(world_t *world)
     world_barrier(world); /* before that rank 1 does not leave */
 }
 
-static void test_message(void **state)
-{
-    (void) state;
-    setenv("TMDEV_DEVICES", "3", 1);
-    assert_int_equal(world_run(2, false, message_body), 0);
-    unsetenv("TMDEV_DEVICES");
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),   cmocka_unit_test(test_none),
-        cmocka_unit_test(test_one_port), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_no_path),  cmocka_unit_test(test_first_fails),
-        cmocka_unit_test(test_ends),     cmocka_unit_test(test_again),
-        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_message),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_none),
+        cmocka_unit_test(test_one_port),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_no_path),
+        cmocka_unit_test(test_first_fails),
+        cmocka_unit_test(test_ends),
+        WORLD_JOB("test_again", again_body, .env = {"TMDEV_DEVICES", "3"}),
+        WORLD_JOB("test_bad_keys", bad_keys_body,
+                  .env = {"TMDEV_DEVICES", "3", "TMDEV_QUIET", "1"}),
+        WORLD_JOB("test_message", message_body, .env = {"TMDEV_DEVICES", "3"}),
         cmocka_unit_test(test_many),
     };
 
