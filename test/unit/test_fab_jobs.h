@@ -21,7 +21,11 @@ typedef struct world_job {
     struct {
         unsigned *at;
         unsigned value;
-    } number[4];        /* likewise */
+    } number[4]; /* likewise */
+    struct {
+        unsigned *at;
+        unsigned num;
+    } each;             /* the job is run with each value below num */
     const char *env[4]; /* likewise: a name, its value, ... */
 } world_job_t;
 
@@ -43,14 +47,18 @@ static inline void world_job_swap(world_job_t *job)
 static inline void world_job_run(void **state)
 {
     world_job_t job = *(const world_job_t *) *state;
-    int wrong;
+    unsigned none, *each = NULL != job.each.at ? job.each.at : &none;
+    int wrong = 0;
 
     for (int i = 0; i < 4 && NULL != job.env[i]; i += 2) {
         setenv(job.env[i], job.env[i + 1], 1);
     }
     world_job_swap(&job);
-    wrong = world_run_some_die(0 != job.ranks ? job.ranks : 2, job.is_threaded, job.body,
-                               job.killed);
+    for (*each = 0; 0 == wrong && (0 == *each || *each < job.each.num); ++*each) {
+        wrong = world_run_some_die(0 != job.ranks ? job.ranks : 2, job.is_threaded, job.body,
+                                   job.killed);
+    }
+    *each = 0;
     world_job_swap(&job);
     for (int i = 0; i < 4 && NULL != job.env[i]; i += 2) {
         unsetenv(job.env[i]);

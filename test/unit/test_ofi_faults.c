@@ -366,7 +366,7 @@ static void replayed(world_t *world)
 }
 
 /* What is wrong with the next message; the peer fails for it. */
-static int flaw;
+static unsigned flaw;
 
 static void bad(world_t *world)
 {
@@ -384,14 +384,6 @@ static void bad(world_t *world)
         CHECK(NULL != strstr(world->failed_why, "malformed"));
     }
     world_barrier(world);
-}
-
-static void test_bad(void **state)
-{
-    (void) state;
-    for (flaw = 0; flaw < 4; flaw++) {
-        assert_int_equal(world_run(2, false, bad), 0);
-    }
 }
 
 /* PACK with one part that is wrong. */
@@ -413,14 +405,6 @@ static void bad_part(world_t *world)
         CHECK(NULL != strstr(world->failed_why, "a part"));
     }
     world_barrier(world);
-}
-
-static void test_bad_part(void **state)
-{
-    (void) state;
-    for (flaw = 0; flaw < 3; flaw++) {
-        assert_int_equal(world_run(2, false, bad_part), 0);
-    }
 }
 
 /* Short messages that are sent at once share messages of libfabric's. */
@@ -526,7 +510,7 @@ static void never(fab_rma_t *op, int status)
  * Gets that the other's processor does not serve any more, from a peer that this process may have
  * closed since.  They end without completion, and nothing of them is left.
  */
-static bool is_peer_closed;
+static unsigned is_peer_closed;
 
 static void unserved(world_t *world)
 {
@@ -561,15 +545,6 @@ static void unserved(world_t *world)
     close_alone(world);
 }
 
-static void test_unserved(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        is_peer_closed = 1 == i;
-        assert_int_equal(world_run(2, false, unserved), 0);
-    }
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -585,13 +560,13 @@ int main(int argc, char **argv)
         WORLD_JOB("test_many_sessions", many_sessions),
         WORLD_JOB("test_strays", strays),
         WORLD_JOB("test_replayed", replayed),
-        cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_bad_part),
+        WORLD_JOB("test_bad", bad, .each = {&flaw, 4}),
+        WORLD_JOB("test_bad_part", bad_part, .each = {&flaw, 3}),
         WORLD_JOB("test_packed", packed),
         WORLD_JOB("test_late", late),
         WORLD_JOB("test_texts", texts, .text = {&fab_params.ofi_provider, "shm"}),
         WORLD_JOB("test_unmet", unmet),
-        cmocka_unit_test(test_unserved),
+        WORLD_JOB("test_unserved", unserved, .each = {&is_peer_closed, 2}),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";

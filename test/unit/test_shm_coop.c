@@ -161,7 +161,7 @@ static void set_patience(world_t *world, uint64_t ns)
 }
 
 /* Set by a test before its processes are made: memory is exposed to any peer. */
-static bool is_for_any;
+static unsigned is_for_any;
 static fab_region_t region;
 
 static void expose(world_t *world, void *buf, fab_rkey_t *rkey)
@@ -256,16 +256,6 @@ static void given_body(world_t *world)
     CHECK((1 == world->rank ? LEN : 0) == fab_counters.shm_coop_given && 0 == world->failures);
 }
 
-static void test_given(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        is_for_any = 1 == i;
-        assert_int_equal(world_run(2, false, given_body), 0);
-    }
-    is_for_any = false;
-}
-
 /* Both get at the same time, and both give. */
 static void both_body(world_t *world)
 {
@@ -279,7 +269,8 @@ static void both_body(world_t *world)
 }
 
 /* Set by a test before its processes are made: what rank 1 does when it has given a part. */
-static enum { NEVER_GIVES, LEAVES, UNEXPOSES } giver_does;
+enum { NEVER_GIVES, LEAVES, UNEXPOSES };
+static unsigned giver_does;
 
 /* What the giver does not send is read. */
 static void rest_read_body(world_t *world)
@@ -314,13 +305,6 @@ static void rest_read_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_never_given(void **state)
-{
-    (void) state;
-    giver_does = NEVER_GIVES;
-    assert_int_equal(world_run(2, false, rest_read_body), 0);
-}
-
 /* A giver whose beat stands still is away, so all is read; unless it copies. */
 static void away_body(world_t *world)
 {
@@ -351,24 +335,6 @@ static void away_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == world->failures);
-}
-
-static void test_leaves(void **state)
-{
-    (void) state;
-    giver_does = LEAVES;
-    assert_int_equal(world_run(2, false, rest_read_body), 0);
-}
-
-static void test_unexposed(void **state)
-{
-    (void) state;
-    giver_does = UNEXPOSES;
-    for (int i = 0; i < 2; i++) {
-        is_for_any = 1 == i;
-        assert_int_equal(world_run(2, false, rest_read_body), 0);
-    }
-    is_for_any = false;
 }
 
 /* It is not worth a message: nothing to give, too short, too long, or a get at once. */
@@ -568,7 +534,7 @@ static void bad_ask_body(world_t *world)
 }
 
 /* Set by a test before its processes are made: which of the wrong messages rank 1 sends. */
-static int wrong;
+static unsigned wrong;
 
 enum { WRONG_MESSAGES = 8, UNCOUNTED = 7 };
 
@@ -615,14 +581,6 @@ static void wrong_message_body(world_t *world)
     }
 }
 
-static void test_wrong_message(void **state)
-{
-    (void) state;
-    for (wrong = 0; wrong < WRONG_MESSAGES; wrong++) {
-        assert_int_equal(world_run(2, false, wrong_message_body), 0);
-    }
-}
-
 /* By another provider than shm come the same ids: the sender fails. */
 static void other_provider_body(world_t *world)
 {
@@ -630,18 +588,11 @@ static void other_provider_body(world_t *world)
     fab_peer_t *peer = world_peer(world, world->rank);
 
     CHECK(0 == strcmp("self", fab_peer_provider_name(peer)));
-    CHECK(OPAL_SUCCESS == fab_send(peer, fab_hdr((uint8_t) wrong, 0, 2), &ask, sizeof(ask)));
+    CHECK(OPAL_SUCCESS ==
+          fab_send(peer, fab_hdr((uint8_t) (FAB_SHM_AM_ASK + wrong), 0, 2), &ask, sizeof(ask)));
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_COMM_FAILURE == world->failed_rc && peer == world->failed);
     CHECK(0 == fab_counters.shm_coop_given);
-}
-
-static void test_other_provider(void **state)
-{
-    (void) state;
-    for (wrong = FAB_SHM_AM_ASK; wrong <= FAB_SHM_AM_PART; wrong++) {
-        assert_int_equal(world_run(2, false, other_provider_body), 0);
-    }
 }
 
 /* The giver's side writes anything into the claim word. */
@@ -668,14 +619,6 @@ static void spoilt_body(world_t *world)
         atomic_store(&world->shared->scratch[GO_ON], 1);
     } else {
         wait_for(GO_ON);
-    }
-}
-
-static void test_spoilt(void **state)
-{
-    (void) state;
-    for (wrong = 0; wrong < 2; wrong++) {
-        assert_int_equal(world_run(2, false, spoilt_body), 0);
     }
 }
 
@@ -756,7 +699,7 @@ static void window_fails_body(world_t *world)
 enum { MANY = 200 };
 
 /* Set by a test before its processes are made. */
-static bool is_impatient;
+static unsigned is_impatient;
 
 /* The next numbers of gets are the last ones before they begin again. */
 static void set_numbers(fab_shm_ep_t *ep)
@@ -808,36 +751,30 @@ static void random_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static void test_random(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        is_impatient = 1 == i;
-        assert_int_equal(world_run(2, false, random_body), 0);
-        assert_int_equal(world_run(2, true, random_body), 0);
-    }
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_claims),
-        cmocka_unit_test(test_given),
+        WORLD_JOB("test_given", given_body, .each = {&is_for_any, 2}),
         WORLD_JOB("test_both", both_body),
-        cmocka_unit_test(test_never_given),
-        cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_unexposed),
+        WORLD_JOB("test_never_given", rest_read_body, .number = {{&giver_does, NEVER_GIVES}}),
+        WORLD_JOB("test_leaves", rest_read_body, .number = {{&giver_does, LEAVES}}),
+        WORLD_JOB("test_unexposed", rest_read_body, .number = {{&giver_does, UNEXPOSES}},
+                  .each = {&is_for_any, 2}),
         WORLD_JOB("test_not_asked", not_asked_body),
         WORLD_JOB("test_read_fails", read_fails_body),
         WORLD_JOB("test_giver_dies", giver_dies_body, .killed = 1 << 1),
         WORLD_JOB("test_given_up", given_up_body),
         WORLD_JOB("test_bad_ask", bad_ask_body),
-        cmocka_unit_test(test_wrong_message),
-        cmocka_unit_test(test_spoilt),
+        WORLD_JOB("test_wrong_message", wrong_message_body, .each = {&wrong, WRONG_MESSAGES}),
+        WORLD_JOB("test_spoilt", spoilt_body, .each = {&wrong, 2}),
         WORLD_JOB("test_window", window_body),
         WORLD_JOB("test_window_fails", window_fails_body, .killed = 1 << 1),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_other_provider),
+        WORLD_JOB("test_random", random_body, .each = {&is_impatient, 2}),
+        WORLD_JOB("test_random threads", random_body, .is_threaded = true,
+                  .each = {&is_impatient, 2}),
+        WORLD_JOB("test_other_provider", other_provider_body,
+                  .each = {&wrong, FAB_SHM_AM_PART - FAB_SHM_AM_ASK + 1}),
         /* there is room for a part, and for messages beside it */
         WORLD_JOB("test_given_short_ring", given_body,
                   .number = {{&fab_params.shm_ring_size, FAB_SHM_RING_MIN}}),
