@@ -299,7 +299,7 @@ static void orderly_body(world_t *world)
  * Rank 0 never sent to rank 1, which has left, and may have sent: what rank 0 sends to it then
  * harms nothing, and nothing of it stays mapped.
  */
-static bool has_sent;
+static unsigned has_sent;
 
 static void left_early_body(world_t *world)
 {
@@ -336,18 +336,6 @@ static void unmapped_body(world_t *world)
     }
     WORLD_UNTIL(NULL == ep->seg);
     CHECK(0 == world->failures && 0 == shm_domain(world)->num_conns);
-}
-
-static void test_left_early(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        has_sent = 1 == i;
-        assert_int_equal(world_run(2, false, left_early_body), 0);
-        assert_int_equal(has_sent ? world_run_some_die(2, false, unmapped_body, 1 << 1)
-                                  : world_run(2, false, unmapped_body),
-                         0);
-    }
 }
 
 /* ---- items -------------------------------------------------------------- */
@@ -484,7 +472,7 @@ static void exhausted_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
-static bool is_old; /* Linux before 5.14: a ring gets memory by its file, in steps */
+static unsigned is_old; /* Linux before 5.14: a ring gets memory by its file, in steps */
 
 int __real_madvise(void *addr, size_t len, int advice);
 int __wrap_madvise(void *addr, size_t len, int advice);
@@ -529,16 +517,6 @@ static void no_memory_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_no_memory_for_ring(void **state)
-{
-    (void) state;
-    fab_limits.shm_connect_timeout = 0;
-    is_old = true;
-    assert_int_equal(world_run(3, false, no_memory_body), 0);
-    is_old = false;
-    fab_limits.shm_connect_timeout = 30;
-}
-
 static bool is_interrupting;            /* every other call that takes memory */
 static unsigned last_step = UINT32_MAX; /* then there is no memory left */
 static unsigned num_calls, num_steps;
@@ -576,14 +554,6 @@ static void interrupted_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_interrupted(void **state)
-{
-    (void) state;
-    is_old = true;
-    assert_int_equal(world_run(2, false, interrupted_body), 0);
-    is_old = false;
-}
-
 /* Memory for a part of the ring only: that is given back. */
 static void part_of_ring_body(world_t *world)
 {
@@ -602,22 +572,6 @@ static void part_of_ring_body(world_t *world)
         CHECK(0 == fstat(shm_domain(world)->file.fd, &st) && st.st_blocks * 512 < 1 << 16);
     }
     world_barrier(world);
-}
-
-static void test_part_of_ring(void **state)
-{
-    const unsigned eager = fab_limits.shm_eager;
-
-    (void) state;
-    fab_params.shm_ring_size = 1 << 18;
-    fab_limits.shm_eager = 1 << 16; /* so that all of the ring is used at first */
-    fab_limits.shm_connect_timeout = 0;
-    is_old = true;
-    assert_int_equal(world_run(2, false, part_of_ring_body), 0);
-    is_old = false;
-    fab_params.shm_ring_size = 0;
-    fab_limits.shm_eager = eager;
-    fab_limits.shm_connect_timeout = 30;
 }
 
 static void wait_until_cold(world_t *world)
@@ -883,9 +837,15 @@ int main(int argc, char **argv)
         /* rings that are refused come back at a tick only */
         WORLD_JOB("test_damaged_address", damaged_body, .text = {&fab_params.providers, "shm"},
                   .number = {{&fab_params.shm_max_peers, 4096}}),
-        cmocka_unit_test(test_no_memory_for_ring),
-        cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_part_of_ring),
+        WORLD_JOB("test_no_memory_for_ring", no_memory_body, .ranks = 3,
+                  .number = {{&is_old, 1}, {&fab_limits.shm_connect_timeout, 0}}),
+        WORLD_JOB("test_interrupted", interrupted_body, .number = {{&is_old, 1}}),
+        /* all of the ring is used at first */
+        WORLD_JOB("test_part_of_ring", part_of_ring_body,
+                  .number = {{&is_old, 1},
+                             {&fab_params.shm_ring_size, 1 << 18},
+                             {&fab_limits.shm_eager, 1 << 16},
+                             {&fab_limits.shm_connect_timeout, 0}}),
         WORLD_JOB("test_many_known", many_known_body, .ranks = 1),
         WORLD_JOB("test_killed_peer", killed_body, .ranks = 3, .killed = 1 << 2),
         WORLD_JOB("test_killed_during_rma", killed_rma_body, .killed = 1 << 1),
@@ -893,7 +853,10 @@ int main(int argc, char **argv)
         WORLD_JOB("test_orderly_leave", orderly_body, .ranks = 4),
         WORLD_JOB("test_needed_leave", leave_needed_body),
         WORLD_JOB("test_item_unqueue", unqueue_body),
-        cmocka_unit_test(test_left_early),
+        WORLD_JOB("test_left_early", left_early_body, .each = {&has_sent, 2}),
+        WORLD_JOB("test_unmapped", unmapped_body),
+        WORLD_JOB("test_unmapped killed", unmapped_body, .number = {{&has_sent, 1}},
+                  .killed = 1 << 1),
         WORLD_JOB("test_item_again", again_body, .ranks = 1),
         WORLD_JOB("test_no_memory_for_failures", no_memory_for_failures_body, .ranks = 3),
     };

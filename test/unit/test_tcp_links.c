@@ -30,7 +30,7 @@ enum { ADDRESSES = 3, LEN = FAB_FRAGMENT_MAX };
 
 /* ---- addresses ---------------------------------------------------------- */
 
-static bool is_one_net; /* all processes have the same addresses */
+static unsigned is_one_net; /* all processes have the same addresses */
 
 /* This process's address in network i, which is all 127.(1 + i).x.y. */
 static uint32_t own_ip(uint32_t i)
@@ -99,7 +99,7 @@ int ioctl(int fd, unsigned long request, ...)
     return 0;
 }
 
-static bool is_one_host;
+static unsigned is_one_host;
 
 /* In place of libc's: the name by which processes know that they share a host. */
 int uname(struct utsname *name)
@@ -463,17 +463,6 @@ static void one_host_body(world_t *world)
     CHECK(0 == fab_counters.tcp_links_made && 0 == fab_counters.tcp_links_failed);
     flow_free(flow);
     world_barrier(world);
-}
-
-static void test_one_host(void **state)
-{
-    (void) state;
-    is_one_host = true;
-    assert_int_equal(world_run(2, false, one_host_body), 0);
-    is_one_host = false;
-    is_one_net = true;
-    assert_int_equal(world_run(2, false, one_host_body), 0);
-    is_one_net = false;
 }
 
 /* A link that breaks while nothing is sent is not used any more. */
@@ -858,12 +847,18 @@ static void mad_body(world_t *world)
     }
 }
 
-static fab_tcp_hdr_t other_way; /* what comes */
+enum { WRONG_HDRS = 3 };
+static unsigned wrong_hdr; /* which of these comes */
 
 /* Only what can be true comes back on a link. */
 static void other_way_body(world_t *world)
 {
-    const fab_tcp_hdr_t hdr = other_way;
+    static const fab_tcp_hdr_t hdrs[WRONG_HDRS] = {
+        {.id_len = FAB_TCP_ID_PIECE | 64 << 8},
+        {.id_len = FAB_TCP_ID_CONFIRM, .tag = 1000},
+        {.id_len = FAB_TCP_ID_CONFIRM, .tag = UINT64_MAX},
+    };
+    const fab_tcp_hdr_t hdr = hdrs[wrong_hdr];
     flow_t *flow = flow_new(world);
 
     await_links(flow);
@@ -877,17 +872,6 @@ static void other_way_body(world_t *world)
     flow_free(flow);
 }
 
-static void test_other_way(void **state)
-{
-    (void) state;
-    other_way = (fab_tcp_hdr_t){.id_len = FAB_TCP_ID_PIECE | 64 << 8};
-    assert_int_equal(world_run(2, false, other_way_body), 0);
-    other_way = (fab_tcp_hdr_t){.id_len = FAB_TCP_ID_CONFIRM, .tag = 1000};
-    assert_int_equal(world_run(2, false, other_way_body), 0);
-    other_way = (fab_tcp_hdr_t){.id_len = FAB_TCP_ID_CONFIRM, .tag = UINT64_MAX};
-    assert_int_equal(world_run(2, false, other_way_body), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -898,14 +882,15 @@ int main(int argc, char **argv)
         WORLD_JOB("test_whole_threaded", whole_body, .is_threaded = true),
         WORLD_JOB("test_again", again_body),
         WORLD_JOB("test_refused", refused_body),
-        cmocka_unit_test(test_one_host),
+        WORLD_JOB("test_one_host", one_host_body, .number = {{&is_one_host, 1}}),
+        WORLD_JOB("test_one_host one_net", one_host_body, .number = {{&is_one_net, 1}}),
         WORLD_JOB("test_lost_idle", lost_idle_body),
         WORLD_JOB("test_cut", cut_body),
         WORLD_JOB("test_cut_often", cut_often_body),
         WORLD_JOB("test_close", close_body),
         WORLD_JOB("test_leave", leave_body),
         WORLD_JOB("test_mad", mad_body, .ranks = 1),
-        cmocka_unit_test(test_other_way),
+        WORLD_JOB("test_other_way", other_way_body, .each = {&wrong_hdr, WRONG_HDRS}),
     };
 
     if (argc > 1) {

@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include "fabric/fab_host.h"
@@ -44,7 +45,7 @@ static void both_fail_body(world_t *world)
 static void test_both_fail(void **state)
 {
     (void) state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 2; i >= 0; i--) {
         fab_params.verbs_tm = (char *) (uintptr_t) (i < 2 ? "none" : "always");
         setenv("TMDEV_LINK", 1 == i ? "eth" : "ib", 1);
         assert_int_equal(world_run_cut(2, both_fail_body), 0);
@@ -72,12 +73,6 @@ static void port_down_body(world_t *world)
     }
     CHECK(0 == fab_counters.verbs_other_ports);
     world_barrier(world);
-}
-
-static void test_port_down(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, port_down_body), 0);
 }
 
 /* Rank 0 has closed rank 1, which does not answer any more: rank 0 does not wait for it. */
@@ -122,49 +117,21 @@ static void left_body(world_t *world)
     }
 }
 
-static void test_left(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(2, false, left_body), 0);
-}
-
-/* ---- the runs ----------------------------------------------------------- */
-
-static unsigned int usual_timeout;
-static char *usual_tm;
-
-static int three_ports(void **state)
-{
-    (void) state;
-    usual_timeout = fab_params.verbs_timeout;
-    usual_tm = fab_params.verbs_tm;
-    fab_params.verbs_timeout = 8;
-    fab_params.verbs_tm = (char *) (uintptr_t) "none";
-    return setenv("TMDEV_DEVICES", "3", 1);
-}
-
-static int one_port(void **state)
-{
-    (void) state;
-    fab_params.verbs_timeout = usual_timeout;
-    fab_params.verbs_tm = usual_tm;
-    return unsetenv("TMDEV_DEVICES");
-}
-
-#define THREE_PORTS(test) cmocka_unit_test_setup_teardown(test, three_ports, one_port)
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        THREE_PORTS(test_both_fail),
-        THREE_PORTS(test_port_down),
-        THREE_PORTS(test_closed),
-        THREE_PORTS(test_left),
+        cmocka_unit_test(test_both_fail),
+        WORLD_JOB("test_port_down", port_down_body),
+        cmocka_unit_test(test_closed),
+        WORLD_JOB("test_left", left_body),
     };
 
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
+    setenv("TMDEV_DEVICES", "3", 1);
+    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
+    fab_params.verbs_tm = (char *) (uintptr_t) "none";
     world_use_providers("verbs,tcp");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

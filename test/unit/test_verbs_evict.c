@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs variants=asan,tsan cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include "fabric/fab_clock.h"
@@ -14,8 +15,8 @@
 enum { RANKS = 7, BOUND = 2, ROUNDS = 60, LONGEST = 6000, MEMORY = 300000 };
 
 static uint64_t next[RANKS], sent[RANKS], wrong, total;
-static bool is_failing;      /* at some time no more queue pairs can be made */
-static bool has_other_ports; /* half of all peers are reached by other ports than the first */
+static bool is_failing;          /* at some time no more queue pairs can be made */
+static unsigned has_other_ports; /* half of all peers are reached by other ports than the first */
 static unsigned char memory[MEMORY], copy[MEMORY];
 
 static size_t size_of(uint64_t number)
@@ -147,21 +148,6 @@ static void traffic_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_traffic(void **state)
-{
-    static char *const ways[] = {"always", "none"};
-    char *saved = fab_params.verbs_tm;
-
-    (void) state;
-    fab_params.verbs_max_connections = BOUND;
-    for (int i = 0; i < 2; i++) {
-        fab_params.verbs_tm = ways[i];
-        assert_int_equal(world_run(RANKS, false, traffic_body), 0);
-    }
-    fab_params.verbs_max_connections = 0;
-    fab_params.verbs_tm = saved;
-}
-
 /*
  * Whoever cannot make a connection again reaches the peer by tcp, whichever side gave it up and
  * whichever wants it back; with several ports by others before.
@@ -183,25 +169,6 @@ static void test_again(void **state)
     unsetenv("TMDEV_DEVICES");
     world_use_providers("verbs");
     is_failing = false;
-    fab_params.verbs_max_connections = 0;
-}
-
-/* Peers by two ports of each process: the bound is for both together. */
-static void test_ports(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    fab_params.verbs_max_connections = BOUND;
-    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
-    has_other_ports = true;
-    setenv("TMDEV_DEVICES", "2", 1);
-    setenv("TMDEV_PLANES", "1,2", 1);
-    assert_int_equal(world_run(RANKS, false, traffic_body), 0);
-    unsetenv("TMDEV_DEVICES");
-    unsetenv("TMDEV_PLANES");
-    has_other_ports = false;
-    fab_params.verbs_timeout = timeout;
     fab_params.verbs_max_connections = 0;
 }
 
@@ -227,14 +194,6 @@ static void crossing_body(world_t *world)
     }
     CHECK(0 == wrong && 0 == world->failures && fab_counters.verbs_evicted > 0);
     world_barrier(world);
-}
-
-static void test_crossing(void **state)
-{
-    (void) state;
-    fab_params.verbs_max_connections = BOUND;
-    assert_int_equal(world_run(RANKS, false, crossing_body), 0);
-    fab_params.verbs_max_connections = 0;
 }
 
 /* ---- a path that breaks -------------------------------------------------- */
@@ -290,8 +249,22 @@ static void test_lost(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_traffic),  cmocka_unit_test(test_again), cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_crossing), cmocka_unit_test(test_lost),
+        WORLD_JOB("test_traffic", traffic_body, .ranks = RANKS,
+                  .number = {{&fab_params.verbs_max_connections, BOUND}}),
+        WORLD_JOB("test_traffic no matching", traffic_body, .ranks = RANKS,
+                  .text = {&fab_params.verbs_tm, "none"},
+                  .number = {{&fab_params.verbs_max_connections, BOUND}}),
+        cmocka_unit_test(test_again),
+        /* peers by two ports of each process: the bound is for both together; 8 ms until the device
+         * gives up */
+        WORLD_JOB("test_ports", traffic_body, .ranks = RANKS,
+                  .number = {{&fab_params.verbs_max_connections, BOUND},
+                             {&fab_params.verbs_timeout, 8},
+                             {&has_other_ports, 1}},
+                  .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
+        WORLD_JOB("test_crossing", crossing_body, .ranks = RANKS,
+                  .number = {{&fab_params.verbs_max_connections, BOUND}}),
+        cmocka_unit_test(test_lost),
     };
 
     if (argc > 1) {

@@ -6,6 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs,common/verbs/verbs_cm_rdma.c variants=asan,tsan cflags="-DFAB_HAVE_VERBS=1 -DFAB_HAVE_RDMACM=1" ldflags="-libverbs -Wl,--wrap=ibv_get_device_list,--wrap=ibv_modify_qp,--wrap=getifaddrs" device=tmdev timeout=300 quick=no
  */
+#include "test_fab_jobs.h"
 #include "test_verbs_world.h"
 
 #include <errno.h>
@@ -292,14 +293,14 @@ const char *rdma_event_str(enum rdma_cm_event_type type)
 
 /* ---- the tests ---------------------------------------------------------- */
 
-typedef enum way {
+enum {
     CONNECTED, /* the event comes before the call has returned */
     LOST,      /* no connection: the peer is reached over tcp */
     GIVEN_UP,  /* while the call goes on */
     CLOSED     /* the same for all; it does not end by itself */
-} way_t;
+};
 
-static way_t way;
+static unsigned way;
 
 /* The asker exchanges messages with its neighbour while its kernel connects to another process. */
 static void ask(world_t *world, const uint64_t *got)
@@ -362,41 +363,13 @@ static void iwarp_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_connected(void **state)
-{
-    (void) state;
-    way = CONNECTED;
-    assert_int_equal(world_run(3, false, iwarp_body), 0);
-}
-
-static void test_lost(void **state)
-{
-    (void) state;
-    way = LOST;
-    assert_int_equal(world_run(3, false, iwarp_body), 0);
-}
-
-static void test_given_up(void **state)
-{
-    (void) state;
-    way = GIVEN_UP;
-    assert_int_equal(world_run(3, false, iwarp_body), 0);
-}
-
-static void test_closed(void **state)
-{
-    (void) state;
-    way = CLOSED;
-    assert_int_equal(world_run(3, false, iwarp_body), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_connected),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_closed),
+        WORLD_JOB("test_connected", iwarp_body, .ranks = 3, .number = {{&way, CONNECTED}}),
+        WORLD_JOB("test_lost", iwarp_body, .ranks = 3, .number = {{&way, LOST}}),
+        WORLD_JOB("test_given_up", iwarp_body, .ranks = 3, .number = {{&way, GIVEN_UP}}),
+        WORLD_JOB("test_closed", iwarp_body, .ranks = 3, .number = {{&way, CLOSED}}),
     };
 
     fab_params.verbs_tm = (char *) (uintptr_t) "none"; /* no iWARP device has it */
