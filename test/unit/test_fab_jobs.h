@@ -11,7 +11,8 @@
 /* What is not given is as in the rest of the program. */
 typedef struct world_job {
     world_fn_t body;
-    int ranks; /* 0: two */
+    int (*run)(int size, bool is_threaded, world_fn_t fn, uint64_t killed); /* NULL: usual */
+    int ranks;                                                              /* 0: two */
     bool is_threaded;
     uint64_t killed; /* see world_run_some_die() */
     struct {
@@ -55,8 +56,8 @@ static inline void world_job_run(void **state)
     }
     world_job_swap(&job);
     for (*each = 0; 0 == wrong && (0 == *each || *each < job.each.num); ++*each) {
-        wrong = world_run_some_die(0 != job.ranks ? job.ranks : 2, job.is_threaded, job.body,
-                                   job.killed);
+        wrong = (NULL != job.run ? job.run : world_run_some_die)(
+            0 != job.ranks ? job.ranks : 2, job.is_threaded, job.body, job.killed);
     }
     *each = 0;
     world_job_swap(&job);

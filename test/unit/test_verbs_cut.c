@@ -42,17 +42,6 @@ static void both_fail_body(world_t *world)
     world_barrier_idle(world);
 }
 
-static void test_both_fail(void **state)
-{
-    (void) state;
-    for (int i = 2; i >= 0; i--) {
-        fab_params.verbs_tm = (char *) (uintptr_t) (i < 2 ? "none" : "always");
-        setenv("TMDEV_LINK", 1 == i ? "eth" : "ib", 1);
-        assert_int_equal(world_run_cut(2, both_fail_body), 0);
-    }
-    unsetenv("TMDEV_LINK");
-}
-
 /* The port of rank 0 is down for good: rank 0 says so, and refuses rank 1, which hears that. */
 static void port_down_body(world_t *world)
 {
@@ -90,12 +79,6 @@ static void closed_body(world_t *world)
     CHECK(1 == got && 0 == fab_counters.verbs_other_ports);
 }
 
-static void test_closed(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run_cut(2, closed_body), 0);
-}
-
 /* Rank 1 has left when rank 0 finds that its port is down, and learns it after that. */
 static void left_body(world_t *world)
 {
@@ -120,9 +103,14 @@ static void left_body(world_t *world)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_fail),
+        WORLD_JOB("test_both_fail", both_fail_body, .run = world_run_cut,
+                  .env = {"TMDEV_LINK", "ib"}),
+        WORLD_JOB("test_both_fail eth", both_fail_body, .run = world_run_cut,
+                  .env = {"TMDEV_LINK", "eth"}),
+        WORLD_JOB("test_both_fail matching", both_fail_body, .run = world_run_cut,
+                  .text = {&fab_params.verbs_tm, "always"}, .env = {"TMDEV_LINK", "ib"}),
         WORLD_JOB("test_port_down", port_down_body),
-        cmocka_unit_test(test_closed),
+        WORLD_JOB("test_closed", closed_body, .run = world_run_cut),
         WORLD_JOB("test_left", left_body),
     };
 

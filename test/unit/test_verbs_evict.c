@@ -198,7 +198,7 @@ static void crossing_body(world_t *world)
 
 /* ---- a path that breaks -------------------------------------------------- */
 
-static bool comes_back; /* the path, before retries run out */
+static unsigned comes_back; /* the path, before retries run out */
 
 /* Rank 1 agrees to give the connection up, and its answer does not get through. */
 static void lost_body(world_t *world)
@@ -233,19 +233,6 @@ static void lost_body(world_t *world)
     CHECK(0 == wrong && (comes_back || 1 == world->rank) == (0 == world->failures));
 }
 
-static void test_lost(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        comes_back = 1 == i;
-        fab_params.verbs_timeout = comes_back ? timeout : 8;
-        assert_int_equal(world_run_cut(2, lost_body), 0);
-    }
-    fab_params.verbs_timeout = timeout;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -264,7 +251,10 @@ int main(int argc, char **argv)
                   .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
         WORLD_JOB("test_crossing", crossing_body, .ranks = RANKS,
                   .number = {{&fab_params.verbs_max_connections, BOUND}}),
-        cmocka_unit_test(test_lost),
+        WORLD_JOB("test_lost", lost_body, .run = world_run_cut,
+                  .number = {{&fab_params.verbs_timeout, 8}}),
+        WORLD_JOB("test_lost comes back", lost_body, .run = world_run_cut,
+                  .number = {{&comes_back, 1}}),
     };
 
     if (argc > 1) {

@@ -133,13 +133,13 @@ static void read_once(world_t *world, fab_peer_t *peer)
 
 /* ---- what it is like ----------------------------------------------------- */
 
-static int rails;   /* that are expected */
-static int percent; /* of long data that these are expected to read */
+static unsigned rails;   /* that are expected */
+static unsigned percent; /* of long data that these are expected to read */
 
 static void shares_body(world_t *world)
 {
     fab_peer_t *peer = begin(world);
-    offer_t all = bring_up(world, peer, rails);
+    offer_t all = bring_up(world, peer, (int) rails);
     unsigned long long before = fab_counters.rma_bytes, rail_bytes;
     long long share;
 
@@ -150,7 +150,7 @@ static void shares_body(world_t *world)
     rail_bytes = fab_counters.verbs_rail_bytes;
     share = (long long) (100 * rail_bytes / MEMORY);
     CHECK(before + MEMORY == fab_counters.rma_bytes);
-    CHECK(share >= percent - 1 && share <= percent);
+    CHECK(share + 1 >= percent && share <= percent);
     world_barrier(world);
     fab_unexpose(peer, &offer_of(world, world->rank)->rkey);
     for (int i = 0; i < ROUNDS; i++) {
@@ -168,60 +168,6 @@ static void shares_body(world_t *world)
     world_barrier(world);
 }
 
-static void run_shares(const char *devices, int num, int its_percent)
-{
-    setenv("TMDEV_DEVICES", devices, 1);
-    rails = num;
-    percent = its_percent;
-    assert_int_equal(world_run(2, false, shares_body), 0);
-    unsetenv("TMDEV_DEVICES");
-}
-
-static void without_tm(void (*run)(void))
-{
-    char *tm = fab_params.verbs_tm;
-
-    fab_params.verbs_tm = (char *) (uintptr_t) "none";
-    run();
-    fab_params.verbs_tm = tm;
-}
-
-static void shares(void)
-{
-    setenv("TMDEV_LINK", "eth", 1);
-    run_shares("4", 3, 75);
-    unsetenv("TMDEV_LINK");
-    setenv("TMDEV_SPEED", "200,200,100", 1); /* by the first two 200, by the others 200 and 100 */
-    run_shares("3", 2, 60);
-    unsetenv("TMDEV_SPEED");
-    world_num_local = 1; /* alone on its host */
-    run_shares("2", 1, 50);
-    world_num_local = 0;
-}
-
-static void test_shares(void **state)
-{
-    (void) state;
-    run_shares("3", 2, 66);
-    without_tm(shares);
-}
-
-/* Where it does not help, or is not wanted. */
-static void test_none(void **state)
-{
-    (void) state;
-    run_shares("1", 0, 0);
-    run_shares("2", 0, 0); /* as many processes as ports */
-    fab_limits.verbs_rails = 1;
-    run_shares("3", 0, 0);
-    fab_limits.verbs_rails = 2;
-    run_shares("4", 1, 50);
-    fab_limits.verbs_rails = FAB_VERBS_PORTS;
-    fab_params.verbs_max_connections = 8;
-    run_shares("3", 0, 0);
-    fab_params.verbs_max_connections = 0;
-}
-
 /* Another host may have one port, or a user who wants no rails. */
 static void one_port_body(world_t *world)
 {
@@ -234,31 +180,10 @@ static void one_port_body(world_t *world)
     shares_body(world);
 }
 
-static void test_one_port(void **state)
-{
-    (void) state;
-    setenv("TMDEV_DEVICES", "4", 1);
-    rails = 0;
-    percent = 0;
-    assert_int_equal(world_run(2, false, one_port_body), 0);
-    unsetenv("TMDEV_DEVICES");
-}
-
 /* ---- ports that fail ----------------------------------------------------- */
 
 /* Of three devices: the first connection is by LIDs 1 and 2, rails by 3 and 3, and by 2 and 1. */
 enum { RAIL_LID = 3 };
-
-static void with_cuts(world_fn_t body)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
-    setenv("TMDEV_DEVICES", "3", 1);
-    assert_int_equal(world_run_cut(2, body), 0);
-    unsetenv("TMDEV_DEVICES");
-    fab_params.verbs_timeout = timeout;
-}
 
 /* A rail fails in the middle of what it reads: all is right, and goes on by what is left. */
 static void cut_body(world_t *world)
@@ -296,14 +221,6 @@ static void cut_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_cut(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 2; i++) {
-        with_cuts(cut_body);
-    }
-}
-
 /* A rail that no packet passes: the others read all. */
 static void no_path_body(world_t *world)
 {
@@ -322,12 +239,6 @@ static void no_path_body(world_t *world)
     world_barrier(world);
     fab_unexpose(peer, &all.rkey);
     world_barrier(world);
-}
-
-static void test_no_path(void **state)
-{
-    (void) state;
-    with_cuts(no_path_body);
 }
 
 /* The first port fails while the peer's memory is read, which does not answer: the peer fails. */
@@ -357,21 +268,6 @@ static void first_body(world_t *world)
     world_barrier(world);
 }
 
-static void first_fails(void)
-{
-    setenv("TMDEV_DEVICES", "3", 1);
-    setenv("TMDEV_HOLD_READS", "1", 1);
-    assert_int_equal(world_run(2, false, first_body), 0);
-    unsetenv("TMDEV_HOLD_READS");
-    unsetenv("TMDEV_DEVICES");
-}
-
-static void test_first_fails(void **state)
-{
-    (void) state;
-    without_tm(first_fails);
-}
-
 /* ---- several gets at once, both ways, while a port fails ------------------ */
 
 enum { MANY = 4, STEPS = 600 };
@@ -379,8 +275,8 @@ enum { MANY = 4, STEPS = 600 };
 static fab_rma_t many[MANY];
 static unsigned char copies[MANY][MEMORY];
 static bool is_busy[MANY];
-static int wrong; /* gets */
-static int run;   /* decides when it fails */
+static int wrong;    /* gets */
+static unsigned run; /* decides when it fails */
 
 static void many_done(fab_rma_t *rma, int status)
 {
@@ -409,19 +305,20 @@ static void many_begin(fab_peer_t *peer, const offer_t *theirs, int i)
 static void many_body(world_t *world)
 {
     fab_peer_t *peer = begin(world);
+    const int nth = 1 + (int) run;
     offer_t theirs;
 
     (void) bring_up(world, peer, 2);
     offer(world, peer, 0, MEMORY);
     world_barrier(world);
     theirs = *offer_of(world, 1 - world->rank);
-    srandom((unsigned) (2 * run + world->rank));
+    srandom((unsigned) (2 * nth + world->rank));
     for (int step = 0; step < STEPS; step++) {
         int i = (int) (random() % MANY);
         if (!is_busy[i]) {
             many_begin(peer, &theirs, i);
         }
-        if (0 == world->rank && 100 * run == step) {
+        if (0 == world->rank && 100 * nth == step) {
             atomic_store(&world_cuts[RAIL_LID], 1);
         }
         world_progress(world);
@@ -434,24 +331,11 @@ static void many_body(world_t *world)
     world_barrier(world);
 }
 
-static void run_many(void)
-{
-    for (run = 1; run < 5; run++) {
-        with_cuts(many_body);
-    }
-}
-
-static void test_many(void **state)
-{
-    (void) state;
-    without_tm(run_many);
-}
-
 /* ---- peers that end ------------------------------------------------------ */
 
 enum { DIES, LEAVES, IS_LEFT };
 
-static int how;
+static unsigned how;
 
 /* Rank 0 reads by all ports from rank 1, which does not answer, and one of both ends. */
 static void end_body(world_t *world)
@@ -484,18 +368,6 @@ static void end_body(world_t *world)
         WORLD_UNTIL(2 == completed);
         CHECK(OPAL_ERR_UNREACH == complete_status && 1 == world->failures);
     }
-}
-
-static void test_ends(void **state)
-{
-    (void) state;
-    setenv("TMDEV_DEVICES", "3", 1);
-    setenv("TMDEV_HOLD_READS", "1", 1);
-    for (how = DIES; how <= IS_LEFT; how++) {
-        assert_int_equal(world_run_some_die(2, false, end_body, DIES == how ? 2 : 0), 0);
-    }
-    unsetenv("TMDEV_HOLD_READS");
-    unsetenv("TMDEV_DEVICES");
 }
 
 /* Both close each other, and begin again: with rails. */
@@ -556,21 +428,45 @@ static void message_body(world_t *world)
     world_barrier(world); /* before that rank 1 does not leave */
 }
 
+/* Rows of the table. */
+#define NO_TM .text = {&fab_params.verbs_tm, "none"}
+#define SHARES(devices, num, its_percent, ...)                                                     \
+    WORLD_JOB("test_shares", shares_body, .number[0] = {&rails, (num)},                            \
+              .number[1] = {&percent, (its_percent)}, .env[0] = "TMDEV_DEVICES",                   \
+              .env[1] = (devices), __VA_ARGS__)
+/* 8 ms until the device gives up */
+#define CUT(name, body, ...)                                                                       \
+    WORLD_JOB(name, body, .run = world_run_cut, .number = {{&fab_params.verbs_timeout, 8}},        \
+              .env = {"TMDEV_DEVICES", "3"}, __VA_ARGS__)
+#define HOLD .env = {"TMDEV_DEVICES", "3", "TMDEV_HOLD_READS", "1"}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_none),
-        cmocka_unit_test(test_one_port),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_no_path),
-        cmocka_unit_test(test_first_fails),
-        cmocka_unit_test(test_ends),
+        SHARES("3", 2, 66),
+        SHARES("4", 3, 75, NO_TM, .env[2] = "TMDEV_LINK", .env[3] = "eth"),
+        /* by the first two 200, by the others 200 and 100 */
+        SHARES("3", 2, 60, NO_TM, .env[2] = "TMDEV_SPEED", .env[3] = "200,200,100"),
+        SHARES("2", 1, 50, NO_TM, .number[2] = {&world_num_local, 1}), /* alone on its host */
+        /* where it does not help, or is not wanted */
+        SHARES("1", 0, 0),
+        SHARES("2", 0, 0), /* as many processes as ports */
+        SHARES("3", 0, 0, .number[2] = {&fab_limits.verbs_rails, 1}),
+        SHARES("4", 1, 50, .number[2] = {&fab_limits.verbs_rails, 2}),
+        SHARES("3", 0, 0, .number[2] = {&fab_params.verbs_max_connections, 8}),
+        WORLD_JOB("test_one_port", one_port_body, .env = {"TMDEV_DEVICES", "4"}),
+        CUT("test_cut", cut_body),
+        CUT("test_cut again", cut_body),
+        CUT("test_no_path", no_path_body),
+        WORLD_JOB("test_first_fails", first_body, NO_TM, HOLD),
+        WORLD_JOB("test_ends", end_body, .number = {{&how, DIES}}, HOLD, .killed = 1 << 1),
+        WORLD_JOB("test_ends leaves", end_body, .number = {{&how, LEAVES}}, HOLD),
+        WORLD_JOB("test_ends is left", end_body, .number = {{&how, IS_LEFT}}, HOLD),
         WORLD_JOB("test_again", again_body, .env = {"TMDEV_DEVICES", "3"}),
         WORLD_JOB("test_bad_keys", bad_keys_body,
                   .env = {"TMDEV_DEVICES", "3", "TMDEV_QUIET", "1"}),
         WORLD_JOB("test_message", message_body, .env = {"TMDEV_DEVICES", "3"}),
-        cmocka_unit_test(test_many),
+        CUT("test_many", many_body, NO_TM, .each = {&run, 4}),
     };
 
     if (argc > 1) {

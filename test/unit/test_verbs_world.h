@@ -60,13 +60,13 @@ static inline void world_end_cuts(void)
     unsetenv("TMDEV_CUT");
 }
 
-/* world_run() of processes without threads whose ports can be cut. */
-static inline int world_run_cut(int size, world_fn_t body)
+/* world_run_some_die() of processes whose ports can be cut. */
+static inline int world_run_cut(int size, bool is_threaded, world_fn_t fn, uint64_t killed)
 {
     int wrong;
 
     world_begin_cuts();
-    wrong = world_run(size, false, body);
+    wrong = world_run_some_die(size, is_threaded, fn, killed);
     world_end_cuts();
     return wrong;
 }
