@@ -22,7 +22,7 @@ typedef struct world_job {
     struct {
         unsigned *at;
         unsigned value;
-    } number[4]; /* likewise */
+    } number[5]; /* likewise */
     struct {
         unsigned *at;
         unsigned num;
@@ -38,7 +38,7 @@ static inline void world_job_swap(world_job_t *job)
         *job->text.at = job->text.value;
         job->text.value = old;
     }
-    for (int i = 0; i < 4 && NULL != job->number[i].at; i++) {
+    for (int i = 0; i < 5 && NULL != job->number[i].at; i++) {
         unsigned old = *job->number[i].at;
         *job->number[i].at = job->number[i].value;
         job->number[i].value = old;
