@@ -770,8 +770,8 @@ static inline bool fab_put_now(fab_rma_t *op)
 /* ---- users and the lock -------------------------------------------------- */
 
 /*
- * This user has something that its progress function is to do: tell the others.  FAB_NUM_USERS: tell
- * all, after a poll that took long.  Lock held.
+ * This user has something that its progress function is to do: tell the others.  FAB_NUM_USERS:
+ * tell all, after a poll that took long.  Lock held.
  */
 FAB_EXPORT void fab_wake_others(fab_t *fab, fab_user_t user);
 

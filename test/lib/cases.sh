@@ -264,8 +264,8 @@ is_other_variant()
         [[ $1 != "$test/$turn" ]]
 }
 
-# is_other_half NAME: is it a unit test of a provider that the last ten commits have not changed, and
-# not its turn?  changed: the files that they have changed.
+# is_other_half NAME: is it a unit test of a provider that the last ten commits have not changed,
+# and not its turn?  changed: the files that they have changed.
 is_other_half()
 {
     local module
