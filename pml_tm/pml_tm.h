@@ -126,8 +126,8 @@ typedef struct mca_pml_tm {
     unsigned polls_left;        /* polls of blocking calls until one polls all of Open MPI */
     /* polls of calls that return until one polls everything; lock: the fabric's */
     unsigned light_left;
-    uint64_t light_until; /* fab_ticks() */
-    bool has_yielded;     /* since everything was polled */
+    uint64_t light_until;        /* fab_ticks(); lock: the same */
+    bool has_yielded;            /* since everything was polled; without threads */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */
     fab_idmap_t ids;
     mca_pml_tm_comm_t **comms;      /* by context id */
