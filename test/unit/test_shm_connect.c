@@ -655,6 +655,16 @@ static void no_fd_body(world_t *world)
     CHECK(0 == world->failures);
 }
 
+static bool are_rings_free(const fab_shm_domain_t *dom)
+{
+    uint32_t i = 0;
+
+    while (i < fab_shm_high(dom) && FAB_SHM_FREE == fab_shm_state_of(dom->entries[i].state)) {
+        i++;
+    }
+    return i == fab_shm_high(dom);
+}
+
 /*
  * After the peer came, the program uses up its descriptors, changes its root directory or user, or
  * the peer closes its descriptors or forbids others to look at it: the first message goes, also by
@@ -682,8 +692,9 @@ static void found_body(world_t *world)
             open_error = 0;
             fab_peer_close(zero, FAB_USER_PML);
             world->peers[0] = NULL;
-        } else {
+        } else { /* the two rings that the peer has mapped are to be free again */
             WORLD_UNTIL(i + 1 == got);
+            WORLD_UNTIL(are_rings_free(shm_domain(world)));
         }
         world_barrier(world);
     }
