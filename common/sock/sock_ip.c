@@ -304,16 +304,15 @@ static fab_sock_net_t net_of(const struct ifaddrs *at, const uint8_t *ip)
 }
 
 /*
- * May the address be used, and has its interface a carrier?  An IPv6 link-local address means
+ * May the address be used, and has its interface these flags?  An IPv6 link-local address means
  * nothing without its interface, so it is never used.
  */
-static bool is_usable(const struct ifaddrs *at, const char *include, const char *exclude,
-                      uint8_t *ip)
+static bool is_usable(const struct ifaddrs *at, unsigned flags, const char *include,
+                      const char *exclude, uint8_t *ip)
 {
     bool has_include = NULL != include && '\0' != *include;
 
-    return 0 != (at->ifa_flags & IFF_UP) && 0 != (at->ifa_flags & IFF_RUNNING) &&
-           fab_sock_ip_of(at->ifa_addr, ip) &&
+    return flags == (at->ifa_flags & flags) && fab_sock_ip_of(at->ifa_addr, ip) &&
            (!has_include || fab_sock_list_has(include, at->ifa_name, ip)) &&
            !fab_sock_list_has(exclude, at->ifa_name, ip) &&
            (fab_sock_ip_is_v4(ip) || !fab_sock_ip_is_link_local(ip));
@@ -375,19 +374,19 @@ static void sort_by_speed(fab_sock_ip_t *ips, int num)
     }
 }
 
-int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)
+/* As fab_sock_own_ips(), of interfaces with these flags. */
+static int list_ips(const struct ifaddrs *all, unsigned flags, const char *include,
+                    const char *exclude, fab_sock_ip_t *out, int max)
 {
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifaddrs *all = NULL;
     uint8_t ip[16];
     int num = 0;
 
-    (void) getifaddrs(&all);
     for (int rank = 0; rank < 2 * NUM_KINDS; rank++) {
         const int first = num;
-        for (struct ifaddrs *at = all; NULL != at && num < max; at = at->ifa_next) {
+        for (const struct ifaddrs *at = all; NULL != at && num < max; at = at->ifa_next) {
             fab_sock_net_t net;
-            if (!is_usable(at, include, exclude, ip)) {
+            if (!is_usable(at, flags, include, exclude, ip)) {
                 continue;
             }
             net = net_of(at, ip);
@@ -400,10 +399,23 @@ int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *ou
         }
         sort_by_speed(out + first, num - first);
     }
-    freeifaddrs(all);
     if (fd >= 0) {
         close(fd);
     }
+    return num;
+}
+
+int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out, int max)
+{
+    struct ifaddrs *all = NULL;
+    int num;
+
+    (void) getifaddrs(&all);
+    num = list_ips(all, IFF_UP | IFF_RUNNING, include, exclude, out, max);
+    if (0 == num || 0 != kind_of((fab_sock_net_t) out[0].net, out[0].ip)) {
+        num = list_ips(all, IFF_UP, include, exclude, out, max);
+    }
+    freeifaddrs(all);
     return num;
 }
 

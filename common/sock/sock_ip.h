@@ -67,7 +67,8 @@ bool fab_sock_list_unknown(const char *list, char *buf, size_t size);
  * The addresses of this host, the best first, max at most: of interfaces that are up and have a
  * carrier, in include (if that is not empty) and not in exclude, IPv4 before IPv6, bridges after
  * others, then link-local IPv4, loopback last.  Link-local IPv6 is left out.  All else equal, fast
- * interfaces come before slower ones, where the kernel knows their speed.  Their port is 0.
+ * interfaces come before slower ones, where the kernel knows their speed.  If no plain address has
+ * a carrier, none needs one: a link that is lost for a moment comes back.  Their port is 0.
  * Returns how many.
  */
 FAB_EXPORT int fab_sock_own_ips(const char *include, const char *exclude, fab_sock_ip_t *out,

@@ -71,11 +71,10 @@ static int fill_address(fab_tcp_domain_t *dom, const char **why)
     }
     if (0 == addr->num_ips) {
         *why = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude)
-                   ? fab_sentence(
-                         dom->fab,
-                         "No IP address of this host is left by pml_tm_tcp_if_include and "
-                         "pml_tm_tcp_if_exclude, of an interface that is up and has a carrier.")
-                   : "This host has no IP address of an interface that is up and has a carrier.";
+                   ? fab_sentence(dom->fab,
+                                  "No IP address of this host is left by pml_tm_tcp_if_include and "
+                                  "pml_tm_tcp_if_exclude, of an interface that is up.")
+                   : "This host has no IP address of an interface that is up.";
         return OPAL_ERR_NOT_AVAILABLE;
     }
     return OPAL_SUCCESS;

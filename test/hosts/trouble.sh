@@ -54,7 +54,8 @@ done
 hosts_check 1 OMPI_MCA_pml_tm_verbose=20 hello
 order='listens at 10\.88\.[^ ]* \[fd88[^ ]* 172\.1[78]\.[^ ]* 172\.1[78]\.[^ ]* 169\.254\.'
 grep -aqE "$order" "$TM_WORK/out" "$TM_WORK/err" || fail "the order of addresses"
-refused 'No IP address of this host is left' 1 OMPI_MCA_pml_tm_tcp_if_include=idle0 hello
+refused 'No connection to it could be made over TCP' 1 OMPI_MCA_pml_tm_tcp_if_include=idle0 \
+    OMPI_MCA_pml_tm_tcp_timeout=2 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=eth0 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_include=10.88.0.0/16 hello
 hosts_check 1 OMPI_MCA_pml_tm_tcp_if_exclude=10.88.0.0/24,lo hello # by IPv6
@@ -87,6 +88,26 @@ done
     ip link set to2 up
 } &
 hosts_check 2 OMPI_MCA_pml_tm_providers=tcp random "$RANDOM" 7
+wait $!
+
+# ... while the job starts
+ip link add hosts1 type bridge
+ip link set hosts1 up
+for i in 1 2; do
+    ip link add "far$i" type veth peer name eth1 netns "$(cat "tmhost$i.pid")"
+    hosts_in "$i" ip addr add "10.89.0.$i/24" dev eth1
+    hosts_in "$i" ip link set eth1 up
+    ip link set "far$i" master hosts1
+done
+ip link set far1 up
+{
+    until [[ -n $(hosts_in 2 ss -Hltn 'src 10.89.0.2') ]]; do
+        sleep 0.05
+    done
+    sleep 1
+    ip link set far2 up
+} &
+hosts_check 2 OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_pml_tm_tcp_if_include=eth1 hello
 wait $!
 
 # ... and then both sides compute: the kernel must not end what goes on.

@@ -41,6 +41,7 @@ static uint32_t own_ip(uint32_t i)
 }
 
 static bool is_on_lo; /* the addresses are these, of the loopback interface */
+static bool has_carrier[ADDRESSES] = {true, true, true};
 static const uint32_t lo_ips[ADDRESSES] = {0x7f000001, 0x0a010203, 0x7f010001};
 
 /* In place of libc's. */
@@ -60,7 +61,8 @@ int getifaddrs(struct ifaddrs **out)
         }
         all[i] = (struct ifaddrs){.ifa_next = i + 1 < ADDRESSES ? &all[i + 1] : NULL,
                                   .ifa_name = names[i],
-                                  .ifa_flags = IFF_UP | IFF_RUNNING | (is_on_lo ? IFF_LOOPBACK : 0),
+                                  .ifa_flags = IFF_UP | (has_carrier[i] ? IFF_RUNNING : 0) |
+                                               (is_on_lo ? IFF_LOOPBACK : 0),
                                   .ifa_addr = (struct sockaddr *) &ips[i],
                                   .ifa_netmask = (struct sockaddr *) &mask};
     }
@@ -222,6 +224,24 @@ static void test_speeds(void **state)
     for (int i = 0; i < ADDRESSES; i++) {
         speeds[i] = usual;
     }
+}
+
+/* Without a carrier an interface is left out, but not if none has one. */
+static void test_no_carrier(void **state)
+{
+    fab_sock_ip_t out[FAB_SOCK_IPS];
+
+    (void) state;
+    has_carrier[0] = false;
+    assert_int_equal(fab_sock_own_ips(NULL, NULL, out, FAB_SOCK_IPS), ADDRESSES - 1);
+    assert_int_equal(out[0].ip[13], 2);
+    has_carrier[1] = has_carrier[2] = false;
+    assert_int_equal(fab_sock_own_ips(NULL, NULL, out, FAB_SOCK_IPS), ADDRESSES);
+    assert_int_equal(out[0].ip[13], 1);
+    is_on_lo = has_carrier[1] = true; /* nor if only loopback has */
+    assert_int_equal(fab_sock_own_ips(NULL, NULL, out, FAB_SOCK_IPS), ADDRESSES);
+    is_on_lo = false;
+    has_carrier[0] = has_carrier[2] = true;
 }
 
 /* Where networks lead to the host, not to a card of it, its address is one of loopback. */
@@ -877,6 +897,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_nets),
         cmocka_unit_test(test_speeds),
+        cmocka_unit_test(test_no_carrier),
         cmocka_unit_test(test_on_lo),
         WORLD_JOB("test_whole", whole_body),
         WORLD_JOB("test_whole_threaded", whole_body, .is_threaded = true),
