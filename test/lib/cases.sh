@@ -264,15 +264,15 @@ is_other_variant()
         [[ $1 != "$test/$turn" ]]
 }
 
-# is_other_half NAME: is it a unit test of a provider that the last ten commits have not changed,
-# and not its turn?  changed: the files that they have changed.
-is_other_half()
+# is_resting NAME: is it a unit test of a provider that the last ten commits have not changed, and
+# not its turn, which comes once in four?  changed: the files that they have changed.
+is_resting()
 {
     local module
-    [[ -n $changed && $1 =~ ^unit/test_(ofi|tcp|verbs)_ ]] || return
+    [[ -n $changed && $1 =~ ^unit/test_(ofi|shm|tcp|verbs)_ ]] || return
     module=${BASH_REMATCH[1]}
     ! grep -qE "^(common/($module|session|sock)/|test/(tmdev|ofidev)/|test/unit/test_$module)" \
-        <<<"$changed" && (((choice / 4 + $(tm_number "${1%/*}")) % 2 == 0))
+        <<<"$changed" && (((choice / 4 + $(tm_number "${1%/*}")) % 4 != 0))
 }
 
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
@@ -290,7 +290,7 @@ select_short()
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
         elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name" ||
-            is_other_half "$name"; then
+            is_resting "$name"; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}

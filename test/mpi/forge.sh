@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=200 cores=0
+# TEST: timeout=200 cores=0 short=ends
 #
 # A message must come from the process that its source rank names: one that names another ends the
 # job, with a message that says which process sent it, whether a receive is posted for it or not,

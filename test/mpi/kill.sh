@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 cores=0 quick=no
+# TEST: timeout=300 cores=0 quick=no short=ends
 #
 # A process that is killed in the middle of anything ends the job: soon, with one message that names
 # it, and with nothing left behind. So does the death of mpirun.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 cores=0 quick=no pml=none
+# TEST: timeout=300 cores=0 quick=no pml=none short=ends
 #
 # A process that is killed in the middle of one-sided operations or of messages by btl_fabric ends
 # the job: soon, with a message that names it, and with nothing left behind.

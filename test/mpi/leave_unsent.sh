@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 cores=0 device=tmdev
+# TEST: timeout=240 cores=0 device=tmdev short=ends
 #
 # A child leaves the job in order, but there was no room for its answers to its parent within
 # pml_tm_close_timeout: both say so, and the parent ends instead of waiting for ever.  MPI_Finalize

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=180 quick=no
+# TEST: timeout=180 quick=no short=said
 #
 # A value that a parameter cannot take ends mpirun with one message that names the parameter, the
 # value and what is allowed: here one of each kind; unit/test_params has the ranges of all. And

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 quick=no needs=python3
+# TEST: timeout=240 quick=no needs=python3 short=said
 #
 # The table that MPI_Finalize prints for the job (pml_tm_report), and advice where it is due, and
 # not where it is not (report.c). All ranks are in it, however many.
