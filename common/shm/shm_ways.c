@@ -8,22 +8,24 @@
 #include <string.h>
 
 enum {
-    UNIT = 65536,              /* bytes for which times are noted */
-    MESSAGE_COST = 16384,      /* bytes that take as long as a message does besides */
-    TIME_MAX = 1 << 30,        /* ns; longer ones are as long */
-    SPELLS_SKIP = 2,           /* at first: memory is touched for the first time */
-    SPELLS_FIRST = 6,          /* before the first try */
-    SPELLS_CLASS = 8,          /* ... of a class that has begun with the verdict of another one */
-    SPELLS_LEAST = 32,         /* from one try to the next, if both ways take about the same time */
-    SPELLS_MOST = 96,          /* ... if one takes clearly longer, whose tries cost most */
-    SPELLS_CHANGED = 16,       /* from a change on */
-    SPELLS_SECOND = 4,         /* from a try that found the other way faster to the second one */
-    SPELLS_QUIET = 24,         /* after a try because of changed times */
-    SPELLS_LED = 12,           /* since the leader's number of spells was seen to grow */
-    CALM_MAX = 3,              /* distances between tries grow up to 2^3 times */
-    ODD_MAX = FAB_SHM_TRY + 3, /* spells in a row whose times have changed: not by a try */
-    PERIOD_MAX = 24,           /* spells; in longer periods the program does something else */
-    CLEAR = 125,               /* percent that the slower way takes of the other one's time */
+    UNIT = 65536,         /* bytes for which times are noted */
+    MESSAGE_COST = 16384, /* bytes that take as long as a message does besides */
+    TIME_MAX = 1 << 30,   /* ns; longer ones are as long */
+    SPELLS_SKIP = 2,      /* at first: memory is touched for the first time */
+    SPELLS_FIRST = 6,     /* before the first try */
+    SPELLS_CLASS = 8,     /* ... of a class that has begun with the verdict of another one */
+    SPELLS_LEAST = 32,    /* from one try to the next, if both ways take about the same time */
+    SPELLS_MOST = 96,     /* ... if one takes clearly longer, whose tries cost most */
+    SPELLS_CHANGED = 16,  /* from a change on */
+    SPELLS_SECOND = 4,    /* from a try that found the other way faster to the second one */
+    SPELLS_QUIET = 24,    /* after a try because of changed times */
+    SPELLS_LED = 12,      /* since the leader's number of spells was seen to grow */
+    CALM_MAX = 3,         /* distances between tries grow up to 2^3 times */
+    ODD_MAX = 5,          /* spells in a row whose times have changed for good */
+    PERIOD_MAX = 24,      /* spells; in longer periods the program does something else */
+    CLEAR = 125,          /* percent that the slower way takes of the other one's time */
+    SURE = 75,            /* percent of the time of the way in use: one try is enough */
+    BAD = 130,            /* ... of each spell of a try that ends before its time */
 };
 
 /* ---- times --------------------------------------------------------------- */
@@ -71,17 +73,6 @@ static fab_shm_times_t median(const fab_shm_times_t *seen, uint32_t n)
         spell[i] = seen[i].spell;
     }
     return (fab_shm_times_t){.period = middle(period, n), .spell = middle(spell, n)};
-}
-
-static fab_shm_times_t worst(const fab_shm_times_t *seen, uint32_t n)
-{
-    fab_shm_times_t all = {0};
-
-    for (uint32_t i = 0; i < n; i++) {
-        all.period = all.period > seen[i].period ? all.period : seen[i].period;
-        all.spell = all.spell > seen[i].spell ? all.spell : seen[i].spell;
-    }
-    return all;
 }
 
 /* ---- a trial ------------------------------------------------------------- */
@@ -144,8 +135,8 @@ static bool verdict(fab_shm_trial_t *trial)
     percent = compare(a, b);
     /* a spell that is much shorter is worth a little of the period */
     const bool is_better = percent < 98 || (percent < 104 && is_above(a->spell, 125, b->spell));
-    const bool is_sure = trial->is_second ||
-                         (trial->is_first ? is_better || percent > CLEAR : !is_better);
+    const bool is_sure = trial->is_second || (trial->is_first ? is_better || percent > CLEAR
+                                                              : !is_better || percent < SURE);
     trial->is_trying = trial->is_first = false;
     trial->is_second = !is_sure;
     trial->odd = 0;
@@ -191,7 +182,6 @@ static void try_other(fab_shm_trial_t *trial)
     const uint32_t n = trial->num_seen < FAB_SHM_BASE ? trial->num_seen : FAB_SHM_BASE;
 
     trial->of[trial->way] = median(trial->seen, n);
-    trial->worst = worst(trial->seen, n);
     trial->is_trying = true;
     trial->num_seen = 0;
 }
@@ -229,13 +219,17 @@ static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
     }
 }
 
-/* Is one spell of a try enough, as it takes so long? */
-static bool is_bad(const fab_shm_trial_t *trial, const fab_shm_times_t *times)
+/* Have all spells of the try that count taken so long that it is to end? */
+static bool is_bad(const fab_shm_trial_t *trial)
 {
-    const fab_shm_times_t *a = &trial->worst;
+    const fab_shm_times_t *a = &trial->of[trial->way];
+    unsigned i = 1;
 
-    return is_above(times->spell, 140, a->spell) &&
-           (is_above(times->period, 140, a->period) || !is_near(a));
+    while (i < trial->num_seen && is_above(trial->seen[i].spell, BAD, a->spell) &&
+           (is_above(trial->seen[i].period, BAD, a->period) || !is_near(a))) {
+        i++;
+    }
+    return i == trial->num_seen;
 }
 
 /* A spell took these times by this way.  True: they brought a verdict without a doubt. */
@@ -249,7 +243,7 @@ static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *ti
         return false;
     }
     trial->seen[trial->num_seen++] = *times;
-    if (trial->num_seen > 2 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial, times))) {
+    if (trial->num_seen > 2 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial))) {
         return verdict(trial);
     }
     return false;

@@ -17,13 +17,13 @@
  *
  *      USE(way) ──after some spells──> TRY(other) ──slower──> USE(way), for longer than before
  *         ^                                │
- *         │                                ├──faster, and it is the first try──> USE(other)
+ *         │                                ├──much faster, or in the first try──> USE(other)
  *         └──a second try, soon, decides───┴──faster
  *
  * The first spell of a try and the first one after it do not count: the data is still in the caches
- * where the other way left it.  Of the others the second least time counts, since a delay only
- * makes a time longer, and one short time may be chance.  If the times of the way in use change for
- * good, the other one is tried at once.  Until the first verdict all classes share one trial;
+ * where the other way left it.  Of the others the median counts, since some are delayed, and one
+ * short time may be chance; but a try ends early if all of them take much longer.  If the times of
+ * the way in use change for good, the other one is tried at once.  Until the first verdict all classes share one trial;
  * then each begins with that way, and tries the other one soon.
  *
  * Of two processes that send to each other messages of one class, one leads: the other one takes
@@ -59,7 +59,6 @@ typedef struct fab_shm_times {
 typedef struct fab_shm_trial {
     fab_shm_times_t seen[FAB_SHM_TRY]; /* the last ones of the way in use, or those of the try */
     fab_shm_times_t of[2];             /* of each way, when the last try began and ended; or 0 */
-    fab_shm_times_t worst;             /* of the way in use, when the last try began */
     uint32_t num_seen;
     uint32_t dice;
     uint16_t left;  /* spells until the next try */

@@ -471,11 +471,11 @@ static void changes_are_found(void **state)
     assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 10);
     for (int i = 0; i < 20; i++) {
         (void) messages_until(&end, 10, 5, FAB_SHM_PULL);
-        assert_true(messages_until(&end, 5, 10, FAB_SHM_PUSH) <= 50);
+        assert_true(messages_until(&end, 5, 10, FAB_SHM_PUSH) <= 15);
         for (int k = 0; k < 50 * i; k++) {
             (void) messages_until(&end, 5, 10, FAB_SHM_PUSH); /* the longer, the fewer tries */
         }
-        assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 50);
+        assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 15);
     }
 }
 
