@@ -18,7 +18,7 @@ enum {
     SPELLS_MOST = 96,     /* ... if one takes clearly longer, whose tries cost most */
     SPELLS_CHANGED = 16,  /* from a change on */
     SPELLS_SECOND = 4,    /* from a try that found the other way faster to the second one */
-    SPELLS_QUIET = 24,    /* after a try because of changed times */
+    SPELLS_QUIET = 16,    /* after a try because of changed times */
     SPELLS_LED = 12,      /* since the leader's number of spells was seen to grow */
     CALM_MAX = 3,         /* distances between tries grow up to 2^3 times */
     ODD_MAX = 5,          /* spells in a row whose times have changed for good */
@@ -48,6 +48,18 @@ static bool is_above(uint32_t a, unsigned percent, uint32_t b)
 static bool is_near(const fab_shm_times_t *times)
 {
     return times->period < PERIOD_MAX * (uint64_t) times->spell;
+}
+
+static bool is_other(uint32_t a, uint32_t b)
+{
+    return is_above(a, 130, b) || is_above(b, 130, a);
+}
+
+/* Are they about the same? */
+static bool is_like(const fab_shm_times_t *a, const fab_shm_times_t *b)
+{
+    return !is_other(a->spell, b->spell) &&
+           !(is_near(a) && is_near(b) && is_other(a->period, b->period));
 }
 
 static int by_value(const void *a, const void *b)
@@ -113,12 +125,23 @@ static unsigned compare(const fab_shm_times_t *a, const fab_shm_times_t *b)
     return (unsigned) (100 * x / y < 10000 ? 100 * x / y : 10000);
 }
 
+/* Has a try confirmed the way in use when it took such times? */
+static bool is_known(const fab_shm_trial_t *trial, const fab_shm_times_t *times)
+{
+    unsigned i = 0;
+
+    while (i < FAB_SHM_KNOWN && i < trial->num_known && !is_like(times, &trial->known[i])) {
+        i++;
+    }
+    return i < FAB_SHM_KNOWN && i < trial->num_known;
+}
+
 /* The other way is faster: change to it. */
 static void change(fab_shm_trial_t *trial, unsigned dots)
 {
     trial->way = !trial->way;
-    trial->calm = trial->fuss = 0;
-    trial->quiet = 0;
+    trial->calm = trial->quiet = 0;
+    trial->num_known = 0;
     trial->left = (uint16_t) (SPELLS_CHANGED + dots);
     trial->num_seen--; /* the first one does not count */
     memmove(trial->seen, trial->seen + 1, trial->num_seen * sizeof(trial->seen[0]));
@@ -140,6 +163,9 @@ static bool verdict(fab_shm_trial_t *trial)
     trial->is_trying = trial->is_first = false;
     trial->is_second = !is_sure;
     trial->odd = 0;
+    if (is_sure && !is_better && !is_known(trial, a)) {
+        trial->known[trial->num_known++ % FAB_SHM_KNOWN] = *a;
+    }
     if (is_sure && is_better) {
         change(trial, dots);
     } else {
@@ -153,35 +179,34 @@ static bool verdict(fab_shm_trial_t *trial)
     return is_sure;
 }
 
-static bool is_other(uint32_t a, uint32_t b)
+/* Of the last spells of the way in use. */
+static fab_shm_times_t times_now(const fab_shm_trial_t *trial)
 {
-    return is_above(a, 130, b) || is_above(b, 130, a);
+    return median(trial->seen, trial->num_seen < FAB_SHM_BASE ? trial->num_seen : FAB_SHM_BASE);
 }
 
-/* A spell of the way in use: have its times changed for good? */
+/* A spell of the way in use: have its times changed for good, to unknown ones? */
 static bool has_changed(fab_shm_trial_t *trial, const fab_shm_times_t *times)
 {
-    const fab_shm_times_t *last = &trial->of[trial->way];
+    fab_shm_times_t *last = &trial->of[trial->way];
 
     if (trial->quiet > 0) {
         trial->quiet--;
         return false;
     }
-    if (0 == last->spell ||
-        (!is_other(times->spell, last->spell) &&
-         !(is_near(last) && is_near(times) && is_other(times->period, last->period)))) {
-        trial->odd = 0;
+    trial->odd = 0 == last->spell || is_like(times, last) ? 0 : trial->odd + 1;
+    if (ODD_MAX != trial->odd) {
         return false;
     }
-    return ODD_MAX == ++trial->odd;
+    *last = times_now(trial);
+    trial->odd = 0;
+    return !is_known(trial, last);
 }
 
 /* Begin to try the other way. */
 static void try_other(fab_shm_trial_t *trial)
 {
-    const uint32_t n = trial->num_seen < FAB_SHM_BASE ? trial->num_seen : FAB_SHM_BASE;
-
-    trial->of[trial->way] = median(trial->seen, n);
+    trial->of[trial->way] = times_now(trial);
     trial->is_trying = true;
     trial->num_seen = 0;
 }
@@ -192,7 +217,7 @@ static void follow(fab_shm_trial_t *trial, unsigned way)
     trial->way = (uint8_t) way;
     trial->is_trying = trial->is_second = false;
     trial->of[0] = trial->of[1] = (fab_shm_times_t){0};
-    trial->num_seen = 0;
+    trial->num_known = trial->num_seen = 0;
     trial->odd = 0;
     trial->skip = 1;
     trial->left = SPELLS_CHANGED;
@@ -200,21 +225,16 @@ static void follow(fab_shm_trial_t *trial, unsigned way)
 
 static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
 {
-    bool is_odd = false;
-
     trial->left = (uint16_t) (trial->left > 0 ? trial->left - 1 : 0);
     if (trial->skip > 0) {
         trial->skip--;
         return;
     }
     trial->seen[trial->num_seen++ % FAB_SHM_BASE] = *times;
-    is_odd = has_changed(trial, times);
-    if (is_odd) {
-        trial->quiet = (uint16_t) (SPELLS_QUIET << trial->fuss);
-        trial->fuss = (uint8_t) (trial->fuss < CALM_MAX ? trial->fuss + 1 : CALM_MAX);
+    if (has_changed(trial, times)) {
+        trial->quiet = SPELLS_QUIET;
         try_other(trial);
     } else if (0 == trial->left) {
-        trial->fuss = 0;
         try_other(trial);
     }
 }

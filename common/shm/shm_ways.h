@@ -23,7 +23,8 @@
  * The first spell of a try and the first one after it do not count: the data is still in the caches
  * where the other way left it.  Of the others the median counts, since some are delayed, and one
  * short time may be chance; but a try ends early if all of them take much longer.  If the times of
- * the way in use change for good, the other one is tried at once.  Until the first verdict all classes share one trial;
+ * the way in use change for good, the other one is tried at once, unless a try has confirmed the
+ * way at such times before: programs return to what they did.  Until the first verdict all classes share one trial;
  * then each begins with that way, and tries the other one soon.
  *
  * Of two processes that send to each other messages of one class, one leads: the other one takes
@@ -46,6 +47,7 @@ enum {
     FAB_SHM_CLASSES = 8,         /* lengths up to 16 KiB, 32 KiB, ... 1 MiB, and more */
     FAB_SHM_TRY = 5,             /* spells of a try; the first one does not count */
     FAB_SHM_BASE = 4,            /* spells before a try that it is compared with */
+    FAB_SHM_KNOWN = 4,           /* kinds of traffic for which a class remembers its way */
     FAB_SHM_SPELL_MAX = 1 << 20, /* bytes after which a spell ends */
 };
 
@@ -59,15 +61,17 @@ typedef struct fab_shm_times {
 typedef struct fab_shm_trial {
     fab_shm_times_t seen[FAB_SHM_TRY]; /* the last ones of the way in use, or those of the try */
     fab_shm_times_t of[2];             /* of each way, when the last try began and ended; or 0 */
+    /* of the way in use, when tries began that confirmed it; the latest, once it is full */
+    fab_shm_times_t known[FAB_SHM_KNOWN];
+    uint32_t num_known; /* since the last change */
     uint32_t num_seen;
     uint32_t dice;
     uint16_t left;  /* spells until the next try */
-    uint16_t quiet; /* spells in which changed times are no reason to try */
     uint8_t way;    /* the way in use */
     uint8_t skip;   /* spells that do not count */
+    uint8_t quiet;  /* spells in which changed times are no reason to try */
     uint8_t odd;    /* spells in a row whose times have changed */
     uint8_t calm;   /* tries that count, in a row, that confirmed the way */
-    uint8_t fuss;   /* tries that count, in a row, because of changed times */
     bool is_trying; /* the other way is tried */
     bool is_first;  /* there was no verdict yet */
     bool is_second; /* the last try found the other way faster */
