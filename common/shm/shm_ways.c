@@ -23,6 +23,7 @@ enum {
     CALM_MAX = 3,         /* distances between tries grow up to 2^3 times */
     ODD_MAX = 5,          /* spells in a row whose times have changed for good */
     PERIOD_MAX = 24,      /* spells; in longer periods the program does something else */
+    CLOSE = 20,           /* percent by which they differ, if a try is to go on */
     CLEAR = 125,          /* percent that the slower way takes of the other one's time */
     SURE = 75,            /* percent of the time of the way in use: one try is enough */
     BAD = 130,            /* ... of each spell of a try that ends before its time */
@@ -147,15 +148,35 @@ static void change(fab_shm_trial_t *trial, unsigned dots)
     memmove(trial->seen, trial->seen + 1, trial->num_seen * sizeof(trial->seen[0]));
 }
 
-/* The try has ended.  False: it leaves a doubt. */
+/*
+ * Both take about the same time so far.  In old data each message that goes another way than the
+ * ones before it is faster than the last, until the caches have what they need; so the try goes on,
+ * once, which costs little.
+ */
+static bool is_to_go_on(fab_shm_trial_t *trial, unsigned percent)
+{
+    if (trial->is_long || percent > 100 + CLOSE || percent < 100 - CLOSE) {
+        return false;
+    }
+    trial->is_long = true;
+    trial->seen[0] = trial->seen[trial->num_seen - 1];
+    trial->num_seen = 1;
+    return true;
+}
+
+/* The try has ended, or goes on.  False: it leaves a doubt. */
 static bool verdict(fab_shm_trial_t *trial)
 {
-    const unsigned dots = dice(trial), spells = trial->num_seen;
     const fab_shm_times_t *a = &trial->of[trial->way], *b = &trial->of[!trial->way];
-    unsigned percent, left;
+    unsigned percent, left, dots, spells;
 
     trial->of[!trial->way] = median(trial->seen + 1, trial->num_seen - 1);
     percent = compare(a, b);
+    if (is_to_go_on(trial, percent)) {
+        return false;
+    }
+    dots = dice(trial);
+    spells = trial->num_seen;
     /* a spell that is much shorter is worth a little of the period */
     const bool is_better = percent < 98 || (percent < 104 && is_above(a->spell, 125, b->spell));
     const bool is_sure = trial->is_second || (trial->is_first ? is_better || percent > CLEAR
@@ -208,6 +229,7 @@ static void try_other(fab_shm_trial_t *trial)
 {
     trial->of[trial->way] = times_now(trial);
     trial->is_trying = true;
+    trial->is_long = false;
     trial->num_seen = 0;
 }
 

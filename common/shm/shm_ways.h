@@ -22,10 +22,11 @@
  *
  * The first spell of a try and the first one after it do not count: the data is still in the caches
  * where the other way left it.  Of the others the median counts, since some are delayed, and one
- * short time may be chance; but a try ends early if all of them take much longer.  If the times of
- * the way in use change for good, the other one is tried at once, unless a try has confirmed the
- * way at such times before: programs return to what they did.  Until the first verdict all classes share one trial;
- * then each begins with that way, and tries the other one soon.
+ * short time may be chance; but a try ends early if all of them take much longer, and goes on
+ * if they take about as long.  If the times of the way in use change for good, the other one is
+ * tried at once, unless a try has confirmed the way at such times before: programs return to what
+ * they did.  Until the first verdict all classes share one trial; then each begins with that way,
+ * and tries the other one soon.
  *
  * Of two processes that send to each other messages of one class, one leads: the other one takes
  * its way, and its tries, for what it receives.  If each chose for itself, both could be better off
@@ -73,6 +74,7 @@ typedef struct fab_shm_trial {
     uint8_t odd;    /* spells in a row whose times have changed */
     uint8_t calm;   /* tries that count, in a row, that confirmed the way */
     bool is_trying; /* the other way is tried */
+    bool is_long;   /* ... for longer, as both take about the same time */
     bool is_first;  /* there was no verdict yet */
     bool is_second; /* the last try found the other way faster */
 } fab_shm_trial_t;

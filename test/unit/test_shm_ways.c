@@ -471,11 +471,11 @@ static void changes_are_found(void **state)
     assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 10);
     for (int i = 0; i < 20; i++) {
         (void) messages_until(&end, 10, 5, FAB_SHM_PULL);
-        assert_true(messages_until(&end, 5, 10, FAB_SHM_PUSH) <= 15);
+        assert_true(messages_until(&end, 5, 10, FAB_SHM_PUSH) <= 20);
         for (int k = 0; k < 50 * i; k++) {
             (void) messages_until(&end, 5, 10, FAB_SHM_PUSH); /* the longer, the fewer tries */
         }
-        assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 15);
+        assert_true(messages_until(&end, 10, 5, FAB_SHM_PULL) <= 20);
     }
 }
 
@@ -500,6 +500,29 @@ static void tries_are_few(void **state)
         }
         assert_true(pulled >= 10 && pulled <= 60);
     }
+}
+
+/*
+ * Old data of 4 MiB, recorded: the caches take some messages to get what pulling needs, so the first
+ * ones that are pulled take as long as the pushed ones.
+ */
+static void better_by_and_by(void **state)
+{
+    static const double pull[] = {53, 19, 10.5, 8.4, 9.7, 7, 5.5};
+    const unsigned last = sizeof(pull) / sizeof(pull[0]) - 1;
+    unsigned pulled = 0, in_a_row = 0;
+    end_t end;
+
+    (void) state;
+    end_begin(&end);
+    for (int i = 0; i < 400; i++) {
+        const message_t m = {.way = fab_shm_way_of(&end.ways, bytes_of(6))};
+        const double us = FAB_SHM_PUSH == m.way ? 10 : pull[in_a_row < last ? in_a_row : last];
+        note(&end, 6, &m, us, 1.05 * us);
+        in_a_row = FAB_SHM_PULL == m.way ? in_a_row + 1 : 0;
+        pulled += i >= 200 && FAB_SHM_PULL == m.way;
+    }
+    assert_true(pulled >= 150);
 }
 
 /* ---- edges ----------------------------------------------------------------- */
@@ -690,6 +713,7 @@ int main(void)
         cmocka_unit_test(fast_turns),
         cmocka_unit_test(changes_are_found),
         cmocka_unit_test(tries_are_few),
+        cmocka_unit_test(better_by_and_by),
         cmocka_unit_test(classes),
         cmocka_unit_test(peers_differ),
         cmocka_unit_test(what_does_not_count),
