@@ -25,7 +25,7 @@ enum {
     PERIOD_MAX = 24,      /* spells; in longer periods the program does something else */
     CLOSE = 20,           /* percent by which they differ, if a try is to go on */
     CLEAR = 125,          /* percent that the slower way takes of the other one's time */
-    SURE = 75,            /* percent of the time of the way in use: one try is enough */
+    SURE = 85,            /* percent of the time of the way in use: one try is enough */
     BAD = 130,            /* ... of each spell of a try that ends before its time */
 };
 
