@@ -13,8 +13,6 @@ enum { NO_ANY_TAG, NO_ANY_SOURCE, EXACT_LENGTH, ALLOW_OVERTAKING, NKEYS };
 static const char *const keys[NKEYS] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source",
                                         "mpi_assert_exact_length", "mpi_assert_allow_overtaking"};
 
-static int dst, src;
-
 static MPI_Info make_info(int which, const char *value)
 {
     MPI_Info info;
@@ -51,12 +49,11 @@ static void traffic(MPI_Comm comm, int promise, int seed)
              * not be certain.
              */
             int tag = has_tags ? i : i % 3;
-            int from = 0 == (promise & 1 << NO_ANY_SOURCE) && 0 == i % 2 ? MPI_ANY_SOURCE : src;
+            int from = 0 == (promise & 1 << NO_ANY_SOURCE) && 0 == i % 2 ? MPI_ANY_SOURCE : tm_src;
 
             if (step == post_first) {
-                out[i] = tm_alloc(n);
-                tm_fill(out[i], n, tm_key(tm_rank, dst, i, seed));
-                TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, dst, tag, comm, &sreq[i]));
+                out[i] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, i, seed));
+                TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, tm_dst, tag, comm, &sreq[i]));
             } else {
                 in[i] = tm_alloc(room);
                 TM_MPI(MPI_Irecv(in[i], tm_int(room), MPI_BYTE, from, tag, comm, &rreq[i]));
@@ -68,24 +65,23 @@ static void traffic(MPI_Comm comm, int promise, int seed)
 
         tm_status_reset(&st[i]);
         TM_MPI(MPI_Wait(&rreq[i], &st[i]));
-        tm_expect_single(&st[i], src, has_tags ? i : i % 3, n);
-        tm_expect_data(in[i], n, tm_key(src, tm_rank, i, seed), "under assertions");
+        tm_expect_message(&st[i], in[i], tm_src, has_tags ? i : i % 3, n,
+                          tm_key(tm_src, tm_rank, i, seed), "under assertions");
         tm_free(in[i]);
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < COUNT; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, COUNT);
     if (0 == (promise & (1 << NO_ANY_TAG | 1 << ALLOW_OVERTAKING))) {
         for (int i = 0; i < 10; i++) {
             int a = 100 * tm_rank + i, b = -1;
-            int from = 0 == (promise & 1 << NO_ANY_SOURCE) ? MPI_ANY_SOURCE : src;
+            int from = 0 == (promise & 1 << NO_ANY_SOURCE) ? MPI_ANY_SOURCE : tm_src;
 
             tm_status_reset(&st[0]);
-            TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, dst, i, &b, 1, MPI_INT, from, MPI_ANY_TAG, comm,
+            TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, tm_dst, i, &b, 1, MPI_INT, from, MPI_ANY_TAG, comm,
                                 &st[0]));
-            tm_expect_single(&st[0], src, i, sizeof(int));
-            TM_CHECK(b == 100 * src + i, "with any tag: got %d, expected %d", b, 100 * src + i);
+            tm_expect_single(&st[0], tm_src, i, sizeof(int));
+            TM_CHECK(b == 100 * tm_src + i, "with any tag: got %d, expected %d", b,
+                     100 * tm_src + i);
         }
     }
     TM_MPI(MPI_Barrier(comm));
@@ -99,11 +95,11 @@ static void overtaking(MPI_Comm comm)
     MPI_Request sreq[COUNT], rreq[COUNT];
 
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Irecv(&in[i], 1, MPI_INT, src, 1, comm, &rreq[i]));
+        TM_MPI(MPI_Irecv(&in[i], 1, MPI_INT, tm_src, 1, comm, &rreq[i]));
     }
     for (int i = 0; i < COUNT; i++) {
         out[i] = i;
-        TM_MPI(MPI_Isend(&out[i], 1, MPI_INT, dst, 1, comm, &sreq[i]));
+        TM_MPI(MPI_Isend(&out[i], 1, MPI_INT, tm_dst, 1, comm, &sreq[i]));
     }
     TM_MPI(MPI_Waitall(COUNT, rreq, MPI_STATUSES_IGNORE));
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
@@ -200,8 +196,6 @@ static void nonsense(void)
 int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "asserts");
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     for (int which = 0; which < 1 << NKEYS; which++) {
         with_keys(which);
         traffic(MPI_COMM_WORLD, 0, which);

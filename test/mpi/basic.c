@@ -26,25 +26,19 @@ static const isend_fn_t isend_fn[NMODES] = {MPI_Isend, MPI_Ibsend, MPI_Issend, M
 static MPI_Comm comm;
 static unsigned char *sendbuf, *recvbuf;
 static void *bsend_buf;
-static int bsend_size;
 static int next_tag;
 
-static void attach(int mode)
+static void attach(int mode, size_t n)
 {
     if (MODE_BUFFERED == mode) {
-        TM_MPI(MPI_Buffer_attach(bsend_buf, bsend_size));
+        bsend_buf = tm_buffer_attach(n + MPI_BSEND_OVERHEAD);
     }
 }
 
-static void detach(int mode)
+static void detach(int mode, size_t n)
 {
     if (MODE_BUFFERED == mode) {
-        void *buf = NULL;
-        int size = -1;
-
-        TM_MPI(MPI_Buffer_detach(&buf, &size));
-        TM_CHECK(buf == bsend_buf && size == bsend_size,
-                 "MPI_Buffer_detach gave %p %d, expected %p %d", buf, size, bsend_buf, bsend_size);
+        tm_buffer_detach(bsend_buf, n + MPI_BSEND_OVERHEAD);
     }
 }
 
@@ -70,7 +64,7 @@ static void irecv_then_send(int mode, int src, int dst, size_t n, bool nonblocki
 
     tm_fill(sendbuf, n, tm_key(tm_rank, dst, tag, 0));
     memset(recvbuf, 0xee, n);
-    attach(mode);
+    attach(mode, n);
     TM_MPI(MPI_Irecv(recvbuf, (int) n, MPI_BYTE, src, tag, comm, &rreq));
     handshake(mode, src, dst);
     if (nonblocking) {
@@ -86,7 +80,7 @@ static void irecv_then_send(int mode, int src, int dst, size_t n, bool nonblocki
     tm_wait_recv(&rreq, recvbuf, src, tag, n, tm_key(src, tm_rank, tag, 0));
     TM_CHECK(MPI_REQUEST_NULL == rreq, "the receive request is not null after MPI_Wait");
     tm_expect_data(sendbuf, n, tm_key(tm_rank, dst, tag, 0), "send buffer");
-    detach(mode);
+    detach(mode, n);
 }
 
 /*
@@ -96,19 +90,15 @@ static void isend_then_recv(int mode, int src, int dst, size_t n)
 {
     int tag = next_tag++;
     MPI_Request sreq;
-    MPI_Status st;
 
     tm_fill(sendbuf, n, tm_key(tm_rank, dst, tag, 0));
     memset(recvbuf, 0xee, n);
-    attach(mode);
+    attach(mode, n);
     TM_MPI(isend_fn[mode](sendbuf, (int) n, MPI_BYTE, dst, tag, comm, &sreq));
-    tm_status_reset(&st);
-    TM_MPI(MPI_Recv(recvbuf, (int) n, MPI_BYTE, src, tag, comm, &st));
-    tm_expect_single(&st, src, tag, n);
-    tm_expect_data(recvbuf, n, tm_key(src, tm_rank, tag, 0), "MPI_Recv");
+    tm_recv(recvbuf, n, src, tag, comm, tm_key(src, tm_rank, tag, 0), "MPI_Recv");
     tm_expect_guard(recvbuf);
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
-    detach(mode);
+    detach(mode, n);
 }
 
 /* Blocking on both sides: the lower rank sends first. In ready mode the other posts first. */
@@ -116,11 +106,10 @@ static void ping_pong(int mode, int peer, size_t n)
 {
     int tag = next_tag++;
     MPI_Request req;
-    MPI_Status st;
 
     tm_fill(sendbuf, n, tm_key(tm_rank, peer, tag, 1));
     memset(recvbuf, 0xee, n);
-    attach(mode);
+    attach(mode, n);
     if (MODE_READY == mode) {
         TM_MPI(MPI_Irecv(recvbuf, (int) n, MPI_BYTE, peer, tag, comm, &req));
         handshake(mode, peer, peer);
@@ -131,15 +120,12 @@ static void ping_pong(int mode, int peer, size_t n)
     if (tm_rank < peer) {
         TM_MPI(send_fn[mode](sendbuf, (int) n, MPI_BYTE, peer, tag, comm));
     }
-    tm_status_reset(&st);
-    TM_MPI(MPI_Recv(recvbuf, (int) n, MPI_BYTE, peer, tag, comm, &st));
-    tm_expect_single(&st, peer, tag, n);
-    tm_expect_data(recvbuf, n, tm_key(peer, tm_rank, tag, 1), "ping-pong");
+    tm_recv(recvbuf, n, peer, tag, comm, tm_key(peer, tm_rank, tag, 1), "ping-pong");
     tm_expect_guard(recvbuf);
     if (tm_rank > peer) {
         TM_MPI(send_fn[mode](sendbuf, (int) n, MPI_BYTE, peer, tag, comm));
     }
-    detach(mode);
+    detach(mode, n);
 }
 
 static void all_modes(int distance, int partner, size_t n)
@@ -178,7 +164,7 @@ static void self_order(size_t n)
         tm_fill(a, n, tm_key(tm_rank, tm_rank, i, 2));
         memset(b, 0xee, n);
         for (int j = 0; j < 2; j++) {
-            if (0 == (i ^ j)) {
+            if (i == j) {
                 TM_MPI(MPI_Issend(a, (int) n, MPI_BYTE, tm_rank, i, comm, &req[0]));
             } else {
                 TM_MPI(MPI_Irecv(b, (int) n, MPI_BYTE, tm_rank, i, comm, &req[1]));
@@ -194,13 +180,11 @@ static void self_order(size_t n)
 /* An Issend must not complete before its receive is posted. */
 static void synchronous_waits(size_t n)
 {
-    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
-    unsigned char *a = tm_alloc(n), *b = tm_alloc(n);
+    unsigned char *a = tm_alloc_data(n, tm_key(tm_rank, tm_dst, 1, 3)), *b = tm_alloc(n);
     MPI_Request sreq, rreq;
     int flag;
 
-    tm_fill(a, n, tm_key(tm_rank, dst, 1, 3));
-    TM_MPI(MPI_Issend(a, (int) n, MPI_BYTE, dst, 1, comm, &sreq));
+    TM_MPI(MPI_Issend(a, (int) n, MPI_BYTE, tm_dst, 1, comm, &sreq));
     TM_MPI(MPI_Barrier(comm));
     for (int i = 0; i < 200; i++) {
         TM_MPI(MPI_Test(&sreq, &flag, MPI_STATUS_IGNORE));
@@ -210,8 +194,8 @@ static void synchronous_waits(size_t n)
         }
     }
     TM_MPI(MPI_Barrier(comm));
-    TM_MPI(MPI_Irecv(b, (int) n, MPI_BYTE, src, 1, comm, &rreq));
-    tm_wait_recv(&rreq, b, src, 1, n, tm_key(src, tm_rank, 1, 3));
+    TM_MPI(MPI_Irecv(b, (int) n, MPI_BYTE, tm_src, 1, comm, &rreq));
+    tm_wait_recv(&rreq, b, tm_src, 1, n, tm_key(tm_src, tm_rank, 1, 3));
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Barrier(comm));
     tm_free(a);
@@ -232,8 +216,6 @@ int main(int argc, char **argv)
         }
     }
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    bsend_size = tm_int(sizes[nsizes - 1]) + MPI_BSEND_OVERHEAD;
-    bsend_buf = tm_calloc(1, (size_t) bsend_size);
     for (int distance = 0; distance < tm_size; distance++) {
         for (int i = 0; i < nsizes; i++) {
             all_modes(distance, tm_rank ^ distance, sizes[i]);
@@ -243,7 +225,6 @@ int main(int argc, char **argv)
         self_order(sizes[i]);
         synchronous_waits(sizes[i]);
     }
-    free(bsend_buf);
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();
 }

@@ -8,31 +8,6 @@
 #include "tm_test.h"
 
 static MPI_Comm comm, ctl;
-static int dst, src;
-
-static void *attach(size_t size)
-{
-    void *buf = malloc(size);
-
-    if (NULL == buf) {
-        TM_FATAL("out of memory");
-    }
-    TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
-    return buf;
-}
-
-/* Detach, overwrite and free: nothing may need the buffer any more. */
-static void detach(void *want, size_t want_size)
-{
-    void *buf = NULL;
-    int size = -1;
-
-    TM_MPI(MPI_Buffer_detach(&buf, &size));
-    TM_CHECK(buf == want && size == (int) want_size,
-             "MPI_Buffer_detach gave %p %d, expected %p %zu", buf, size, want, want_size);
-    memset(want, 0xdd, want_size);
-    free(want);
-}
 
 /*
  * pml/ob1 of 4.1.4 loses a sequence number when a buffered send fails, and then delivers nothing
@@ -54,20 +29,19 @@ static void exhaust(size_t n, bool nonblocking)
 {
     enum { MAX = 100 };
     size_t size = 10 * (n + MPI_BSEND_OVERHEAD) + 3;
-    void *buf = attach(size);
+    void *buf = tm_buffer_attach(size);
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    int sent = 0, peer_sent = 0;
-    MPI_Status st;
+    int sent = 0, peer_sent;
 
     for (int i = 0; i < MAX; i++) {
         MPI_Request req = MPI_REQUEST_NULL;
         int rc;
 
-        tm_fill(out, n, tm_key(tm_rank, dst, 1, sent));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 1, sent));
         if (nonblocking) {
-            rc = MPI_Ibsend(out, (int) n, MPI_BYTE, dst, 1, comm, &req);
+            rc = MPI_Ibsend(out, (int) n, MPI_BYTE, tm_dst, 1, comm, &req);
         } else {
-            rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 1, comm);
+            rc = MPI_Bsend(out, (int) n, MPI_BYTE, tm_dst, 1, comm);
         }
         memset(out, 0x33, nonblocking ? 0 : n);
         if (MPI_SUCCESS == rc) {
@@ -90,28 +64,23 @@ static void exhaust(size_t n, bool nonblocking)
      */
     TM_CHECK(sent >= 10, "only %d buffered sends of %zu bytes fitted, expected at least 10", sent,
              n);
-    TM_MPI(MPI_Sendrecv(&sent, 1, MPI_INT, dst, 2, &peer_sent, 1, MPI_INT, src, 2, ctl,
-                        MPI_STATUS_IGNORE));
+    peer_sent = tm_exchange(sent, tm_dst, tm_src, 2, ctl);
     for (int i = 0; i < peer_sent; i++) {
-        tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 1, comm, &st));
-        tm_expect_single(&st, src, 1, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 1, i), "buffered message");
+        tm_recv(in, n, tm_src, 1, comm, tm_key(tm_src, tm_rank, 1, i), "buffered message");
     }
-    detach(buf, size);
+    tm_buffer_detach(buf, size);
     /* The space is whole again. */
     renew_comm();
-    buf = attach(size);
+    buf = tm_buffer_attach(size);
     for (int i = 0; i < 10; i++) {
-        tm_fill(out, n, tm_key(tm_rank, dst, 3, i));
-        TM_CHECK(MPI_SUCCESS == MPI_Bsend(out, (int) n, MPI_BYTE, dst, 3, comm),
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 3, i));
+        TM_CHECK(MPI_SUCCESS == MPI_Bsend(out, (int) n, MPI_BYTE, tm_dst, 3, comm),
                  "MPI_Bsend %d after the buffer was full", i);
     }
     for (int i = 0; i < 10; i++) {
-        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 3, comm, &st));
-        tm_expect_data(in, n, tm_key(src, tm_rank, 3, i), "buffered message");
+        tm_recv(in, n, tm_src, 3, comm, tm_key(tm_src, tm_rank, 3, i), "buffered message");
     }
-    detach(buf, size);
+    tm_buffer_detach(buf, size);
     tm_free(out);
     tm_free(in);
     TM_MPI(MPI_Barrier(ctl));
@@ -123,23 +92,15 @@ static void exhaust(size_t n, bool nonblocking)
  */
 static void try_bsend(size_t n)
 {
-    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    int rc, mine, theirs;
-    MPI_Status st;
+    unsigned char *out = tm_alloc_data(n, tm_key(tm_rank, tm_dst, 4, 0)), *in = tm_alloc(n);
+    int rc;
 
-    tm_fill(out, n, tm_key(tm_rank, dst, 4, 0));
-    rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 4, comm);
+    rc = MPI_Bsend(out, (int) n, MPI_BYTE, tm_dst, 4, comm);
     TM_CHECK(MPI_SUCCESS == rc || MPI_ERR_BUFFER == tm_class(rc),
              "MPI_Bsend: error class %d, expected MPI_ERR_BUFFER", tm_class(rc));
     memset(out, 0x33, n);
-    mine = MPI_SUCCESS == rc;
-    TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 2, &theirs, 1, MPI_INT, src, 2, ctl,
-                        MPI_STATUS_IGNORE));
-    if (theirs) {
-        tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 4, comm, &st));
-        tm_expect_single(&st, src, 4, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 4, 0), "buffered message");
+    if (tm_exchange(MPI_SUCCESS == rc, tm_dst, tm_src, 2, ctl)) {
+        tm_recv(in, n, tm_src, 4, comm, tm_key(tm_src, tm_rank, 4, 0), "buffered message");
     }
     tm_free(out);
     tm_free(in);
@@ -148,7 +109,7 @@ static void try_bsend(size_t n)
 
 static void too_large(void)
 {
-    void *buf = attach(5000);
+    void *buf = tm_buffer_attach(5000);
     void *again = malloc(1000);
 
     try_bsend(10000);
@@ -156,7 +117,7 @@ static void too_large(void)
     /* Open MPI 4.1.4 returns here a number that is no MPI error code. */
     TM_CHECK(MPI_SUCCESS != MPI_Buffer_attach(again, 1000), "a second MPI_Buffer_attach succeeded");
     free(again);
-    detach(buf, 5000);
+    tm_buffer_detach(buf, 5000);
     try_bsend(0);
     try_bsend(100);
     try_bsend(100000);
@@ -169,11 +130,11 @@ static void detach_waits(size_t n, int count)
     size_t size = (size_t) count * (n + MPI_BSEND_OVERHEAD + 64);
     unsigned char *out = tm_alloc(n), **in = tm_calloc((size_t) count, sizeof(*in));
     MPI_Request *req = tm_calloc((size_t) count, sizeof(*req));
-    void *buf = attach(size);
+    void *buf = tm_buffer_attach(size);
 
     for (int i = 0; i < count; i++) {
-        tm_fill(out, n, tm_key(tm_rank, dst, 5, i));
-        TM_MPI(MPI_Bsend(out, (int) n, MPI_BYTE, dst, 5, comm));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 5, i));
+        TM_MPI(MPI_Bsend(out, (int) n, MPI_BYTE, tm_dst, 5, comm));
     }
     memset(out, 0x77, n);
     if (1 == tm_rank % 2) {
@@ -185,11 +146,11 @@ static void detach_waits(size_t n, int count)
      */
     for (int i = 0; i < count; i++) {
         in[i] = tm_alloc(n);
-        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, src, 5, comm, &req[i]));
+        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, tm_src, 5, comm, &req[i]));
     }
-    detach(buf, size);
+    tm_buffer_detach(buf, size);
     for (int i = 0; i < count; i++) {
-        tm_wait_recv(&req[i], in[i], src, 5, n, tm_key(src, tm_rank, 5, i));
+        tm_wait_recv(&req[i], in[i], tm_src, 5, n, tm_key(tm_src, tm_rank, 5, i));
         tm_free(in[i]);
     }
     free(in);
@@ -203,9 +164,9 @@ static void stream(int count, size_t max)
 {
     enum { CREDIT = 8 };
     size_t size = 3 * CREDIT * (max + MPI_BSEND_OVERHEAD);
-    void *buf = attach(size);
+    void *buf = tm_buffer_attach(size);
     unsigned char *out = tm_alloc(max), *in = tm_alloc(max);
-    tm_rng_t to = tm_rng(3, (uint64_t) tm_rank), from = tm_rng(3, (uint64_t) src);
+    tm_rng_t to = tm_rng(3, (uint64_t) tm_rank), from = tm_rng(3, (uint64_t) tm_src);
 
     for (int i = 0; i < count; i += CREDIT) {
         for (int k = i; k < i + CREDIT; k++) {
@@ -213,14 +174,14 @@ static void stream(int count, size_t max)
             double end = tm_now() + 20;
             int rc = MPI_ERR_BUFFER, flag;
 
-            tm_fill(out, n, tm_key(tm_rank, dst, 6, k));
+            tm_fill(out, n, tm_key(tm_rank, tm_dst, 6, k));
             /*
              * The receiver has the earlier ones, but their space need not be known to be free
              * before some progress.
              */
             while (tm_now() < end &&
-                   MPI_SUCCESS != (rc = MPI_Bsend(out, (int) n, MPI_BYTE, dst, 6, comm))) {
-                TM_MPI(MPI_Iprobe(src, 31, ctl, &flag, MPI_STATUS_IGNORE));
+                   MPI_SUCCESS != (rc = MPI_Bsend(out, (int) n, MPI_BYTE, tm_dst, 6, comm))) {
+                TM_MPI(MPI_Iprobe(tm_src, 31, ctl, &flag, MPI_STATUS_IGNORE));
             }
             TM_CHECK(MPI_SUCCESS == rc, "MPI_Bsend %d: class %d for 20 s", k, tm_class(rc));
         }
@@ -229,15 +190,15 @@ static void stream(int count, size_t max)
             MPI_Status st;
 
             tm_status_reset(&st);
-            TM_MPI(MPI_Recv(in, (int) max, MPI_BYTE, src, 6, comm, &st));
-            tm_expect_single(&st, src, 6, n);
-            tm_expect_data(in, n, tm_key(src, tm_rank, 6, k), "stream of buffered messages");
+            TM_MPI(MPI_Recv(in, (int) max, MPI_BYTE, tm_src, 6, comm, &st));
+            tm_expect_message(&st, in, tm_src, 6, n, tm_key(tm_src, tm_rank, 6, k),
+                              "stream of buffered messages");
         }
         if (0 == i % (4 * CREDIT)) {
             TM_MPI(MPI_Barrier(ctl));
         }
     }
-    detach(buf, size);
+    tm_buffer_detach(buf, size);
     tm_free(out);
     tm_free(in);
     TM_MPI(MPI_Barrier(ctl));
@@ -249,8 +210,6 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
     TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     for (size_t n = 1; n < 3000000; n *= 13) {
         exhaust(n, false);
         exhaust(n, true);

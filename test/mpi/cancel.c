@@ -12,18 +12,6 @@
 #include "tm_test.h"
 
 static MPI_Comm comm, ctl;
-static int dst, src;
-
-static bool wait_cancelled(MPI_Request *req, MPI_Status *st)
-{
-    int cancelled = -1;
-
-    tm_status_reset(st);
-    TM_MPI(MPI_Wait(req, st));
-    TM_MPI(MPI_Test_cancelled(st, &cancelled));
-    TM_CHECK(0 == cancelled || 1 == cancelled, "MPI_Test_cancelled gave %d", cancelled);
-    return cancelled;
-}
 
 /*
  * Many receives of all patterns, a random half of them cancelled; the others must match as if those
@@ -44,28 +32,22 @@ static void posted(int round, size_t n)
         out[i] = tm_alloc(n);
         memset(in[i], 0xee, n);
         tag[i] = i; /* the i-th receive that is kept gets the i-th message: see below */
-        order[i] = i;
     }
     /* All kept receives are wild in the tag, those to be cancelled are anything. */
     for (int i = 0; i < COUNT; i++) {
         is_cancelled[i] = 0 == tm_below(&rng, 2);
-        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, 0 == tm_below(&rng, 2) ? src : MPI_ANY_SOURCE,
+        TM_MPI(MPI_Irecv(in[i], (int) n, MPI_BYTE, 0 == tm_below(&rng, 2) ? tm_src : MPI_ANY_SOURCE,
                          is_cancelled[i] && 0 == tm_below(&rng, 2) ? (int) tm_below(&rng, COUNT)
                                                                    : MPI_ANY_TAG,
                          comm, &rreq[i]));
     }
-    for (int i = COUNT - 1; i > 0; i--) {
-        int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
-
-        order[i] = order[j];
-        order[j] = t;
-    }
+    tm_shuffle(&rng, COUNT, order);
     for (int k = 0; k < COUNT; k++) {
         int i = order[k];
 
         if (is_cancelled[i]) {
             TM_MPI(MPI_Cancel(&rreq[i]));
-            TM_CHECK(wait_cancelled(&rreq[i], &st),
+            TM_CHECK(tm_wait_cancelled(&rreq[i], &st),
                      "receive %d was not cancelled although no message can be there", i);
             tm_expect_fill(in[i], n, 0xee, "buffer of a cancelled receive");
         } else {
@@ -73,45 +55,40 @@ static void posted(int round, size_t n)
         }
     }
     TM_MPI(MPI_Barrier(ctl));
-    int peer_kept = 0;
-    TM_MPI(MPI_Sendrecv(&kept, 1, MPI_INT, src, 0, &peer_kept, 1, MPI_INT, dst, 0, ctl,
-                        MPI_STATUS_IGNORE));
+    int peer_kept = tm_exchange(kept, tm_src, tm_dst, 0, ctl);
     for (int i = 0; i < peer_kept; i++) {
-        tm_fill(out[i], n, tm_key(tm_rank, dst, tag[i], round));
-        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, tag[i], comm, &sreq[i]));
+        tm_fill(out[i], n, tm_key(tm_rank, tm_dst, tag[i], round));
+        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, tm_dst, tag[i], comm, &sreq[i]));
     }
     for (int i = 0, k = 0; i < COUNT; i++) {
         if (!is_cancelled[i]) {
-            tm_wait_recv(&rreq[i], in[i], src, k, n, tm_key(src, tm_rank, k, round));
+            tm_wait_recv(&rreq[i], in[i], tm_src, k, n, tm_key(tm_src, tm_rank, k, round));
             k++;
         }
     }
     TM_MPI(MPI_Waitall(peer_kept, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < COUNT; i++) {
-        tm_free(in[i]);
-        tm_free(out[i]);
-    }
+    tm_free_all(in, COUNT);
+    tm_free_all(out, COUNT);
     TM_MPI(MPI_Barrier(ctl));
 }
 
 /* The message is there: cancelling must do nothing. */
 static void completed(size_t n)
 {
-    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    unsigned char *out = tm_alloc_data(n, tm_key(tm_rank, tm_dst, 1, 0)), *in = tm_alloc(n);
     MPI_Request sreq, rreq;
     MPI_Status st;
     int flag = 0;
 
-    tm_fill(out, n, tm_key(tm_rank, dst, 1, 0));
-    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 1, comm, &rreq));
-    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 1, comm, &sreq));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 1, comm, &rreq));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 1, comm, &sreq));
     while (!flag) {
         TM_MPI(MPI_Request_get_status(rreq, &flag, &st));
     }
     TM_MPI(MPI_Cancel(&rreq));
-    TM_CHECK(!wait_cancelled(&rreq, &st), "a complete receive was cancelled");
-    tm_expect_single(&st, src, 1, n);
-    tm_expect_data(in, n, tm_key(src, tm_rank, 1, 0), "receive cancelled after its completion");
+    TM_CHECK(!tm_wait_cancelled(&rreq, &st), "a complete receive was cancelled");
+    tm_expect_message(&st, in, tm_src, 1, n, tm_key(tm_src, tm_rank, 1, 0),
+                      "receive cancelled after its completion");
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     tm_free(out);
     tm_free(in);
@@ -125,20 +102,17 @@ static void probed(int rounds, size_t n)
     for (int i = 0; i < rounds; i++) {
         MPI_Request sreq, rreq;
         MPI_Status st;
-        int is_there = 0;
 
-        tm_fill(out, n, tm_key(tm_rank, dst, 3, i));
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 3, comm, &sreq));
-        while (!is_there) {
-            TM_MPI(MPI_Iprobe(src, 0 == i % 2 ? 3 : MPI_ANY_TAG, comm, &is_there, &st));
-        }
-        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 3, comm, &rreq));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 3, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 3, comm, &sreq));
+        tm_iprobe(tm_src, 0 == i % 2 ? 3 : MPI_ANY_TAG, comm, &st);
+        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 3, comm, &rreq));
         TM_MPI(MPI_Cancel(&rreq));
-        if (TM_CHECK(!wait_cancelled(&rreq, &st), "a receive was cancelled after a probe")) {
-            tm_expect_single(&st, src, 3, n);
-            tm_expect_data(in, n, tm_key(src, tm_rank, 3, i), "probed message");
+        if (TM_CHECK(!tm_wait_cancelled(&rreq, &st), "a receive was cancelled after a probe")) {
+            tm_expect_message(&st, in, tm_src, 3, n, tm_key(tm_src, tm_rank, 3, i),
+                              "probed message");
         } else {
-            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 3, comm, MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, tm_src, 3, comm, MPI_STATUS_IGNORE));
         }
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     }
@@ -155,33 +129,33 @@ static void race(int rounds, size_t n)
     int won = 0;
 
     for (int i = 0; i < rounds; i++) {
-        int from = 0 == i % 2 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 2 : MPI_ANY_TAG;
+        int from = 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 2 : MPI_ANY_TAG;
         MPI_Request sreq, rreq;
         MPI_Status st;
 
-        tm_fill(out, n, tm_key(tm_rank, dst, 2, i));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 2, i));
         memset(in, 0xee, n);
         TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, from, tag, comm, &rreq));
         if (0 == i % 8) {
             TM_MPI(MPI_Barrier(ctl));
         }
         tm_spin_us((long) tm_below(&rng, 20));
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 2, comm, &sreq));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 2, comm, &sreq));
         tm_spin_us((long) tm_below(&rng, 20));
         for (int k = (int) tm_below(&rng, 3); k > 0; k--) {
             int flag;
 
-            TM_MPI(MPI_Iprobe(src, 30, ctl, &flag, MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Iprobe(tm_src, 30, ctl, &flag, MPI_STATUS_IGNORE));
         }
         TM_MPI(MPI_Cancel(&rreq));
-        if (wait_cancelled(&rreq, &st)) {
+        if (tm_wait_cancelled(&rreq, &st)) {
             won++;
             tm_expect_fill(in, n, 0xee, "buffer of a cancelled receive");
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, from, tag, comm, &st));
         }
-        tm_expect_single(&st, src, 2, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 2, i), "message that met a cancel");
+        tm_expect_message(&st, in, tm_src, 2, n, tm_key(tm_src, tm_rank, 2, i),
+                          "message that met a cancel");
         tm_expect_guard(in);
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         if (15 == i % 16) {
@@ -203,7 +177,7 @@ static void race(int rounds, size_t n)
 static void stream(int count, size_t max)
 {
     enum { WINDOW = 16 };
-    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) src),
+    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) tm_src),
              rng = tm_rng(6, (uint64_t) tm_rank);
     unsigned char *in[WINDOW];
     MPI_Request rreq[WINDOW], *sreq = tm_calloc((size_t) count, sizeof(*sreq));
@@ -221,15 +195,14 @@ static void stream(int count, size_t max)
         while (posted < WINDOW) {
             int k = (head + posted++) % WINDOW;
 
-            TM_MPI(MPI_Irecv(in[k], (int) max, MPI_BYTE, src, 4, comm, &rreq[k]));
+            TM_MPI(MPI_Irecv(in[k], (int) max, MPI_BYTE, tm_src, 4, comm, &rreq[k]));
         }
         for (int k = (int) tm_below(&rng, 4); k > 0 && sent < count && sent < got + 200;
              k--, sent++) {
             size_t n = tm_rand_size(&sizes_out, max);
 
-            out[sent] = tm_alloc(n);
-            tm_fill(out[sent], n, tm_key(tm_rank, dst, 4, sent));
-            TM_MPI(MPI_Isend(out[sent], (int) n, MPI_BYTE, dst, 4, comm, &sreq[sent]));
+            out[sent] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, 4, sent));
+            TM_MPI(MPI_Isend(out[sent], (int) n, MPI_BYTE, tm_dst, 4, comm, &sreq[sent]));
         }
         tm_status_reset(&st);
         if (0 == tm_below(&rng, 3)) {
@@ -240,15 +213,15 @@ static void stream(int count, size_t max)
             int k = (head + --posted) % WINDOW;
 
             TM_MPI(MPI_Cancel(&rreq[k]));
-            if (wait_cancelled(&rreq[k], &st)) {
+            if (tm_wait_cancelled(&rreq[k], &st)) {
                 continue;
             }
             /* It was matched, and so were all before it. */
             for (; head % WINDOW != k; head++, got++, posted--) {
                 size_t n = tm_rand_size(&sizes_in, max);
 
-                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], src, 4, n,
-                             tm_key(src, tm_rank, 4, got));
+                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], tm_src, 4, n,
+                             tm_key(tm_src, tm_rank, 4, got));
             }
             flag = 1;
             posted++;
@@ -258,9 +231,8 @@ static void stream(int count, size_t max)
         if (flag) {
             size_t n = tm_rand_size(&sizes_in, max);
 
-            tm_expect_single(&st, src, 4, n);
-            tm_expect_data(in[head % WINDOW], n, tm_key(src, tm_rank, 4, got),
-                           "stream with cancels");
+            tm_expect_message(&st, in[head % WINDOW], tm_src, 4, n, tm_key(tm_src, tm_rank, 4, got),
+                              "stream with cancels");
             head++;
             got++;
             posted--;
@@ -270,16 +242,12 @@ static void stream(int count, size_t max)
         MPI_Status st;
 
         TM_MPI(MPI_Cancel(&rreq[head % WINDOW]));
-        TM_CHECK(wait_cancelled(&rreq[head % WINDOW], &st),
+        TM_CHECK(tm_wait_cancelled(&rreq[head % WINDOW], &st),
                  "a receive has a message after the last one");
     }
     TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < count; i++) {
-        tm_free(out[i]);
-    }
-    for (int i = 0; i < WINDOW; i++) {
-        tm_free(in[i]);
-    }
+    tm_free_all(out, count);
+    tm_free_all(in, WINDOW);
     free(out);
     free(sreq);
     TM_MPI(MPI_Barrier(ctl));
@@ -296,16 +264,15 @@ static void persistent(size_t n)
         memset(in, 0xee, n);
         TM_MPI(MPI_Start(&rreq));
         TM_MPI(MPI_Cancel(&rreq));
-        TM_CHECK(wait_cancelled(&rreq, &st), "a persistent receive was not cancelled");
+        TM_CHECK(tm_wait_cancelled(&rreq, &st), "a persistent receive was not cancelled");
         TM_CHECK(MPI_REQUEST_NULL != rreq, "a cancelled persistent request became null");
         TM_MPI(MPI_Barrier(ctl));
         TM_MPI(MPI_Start(&rreq));
-        tm_fill(out, n, tm_key(tm_rank, dst, 6, i));
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 6, comm, &sreq));
-        TM_CHECK(!wait_cancelled(&rreq, &st), "a restarted receive is still cancelled");
-        tm_expect_single(&st, src, 6, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 6, i),
-                       "persistent receive after a cancelled one");
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 6, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 6, comm, &sreq));
+        TM_CHECK(!tm_wait_cancelled(&rreq, &st), "a restarted receive is still cancelled");
+        tm_expect_message(&st, in, tm_src, 6, n, tm_key(tm_src, tm_rank, 6, i),
+                          "persistent receive after a cancelled one");
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Barrier(ctl));
     }
@@ -322,16 +289,16 @@ static void cancel_and_free(size_t n)
 
     memset(dead, 0xee, n);
     for (int i = 0; i < 50; i++) {
-        TM_MPI(
-            MPI_Irecv(dead, (int) n, MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, 7, comm, &rreq));
+        TM_MPI(MPI_Irecv(dead, (int) n, MPI_BYTE, 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, 7, comm,
+                         &rreq));
         TM_MPI(MPI_Cancel(&rreq));
         TM_MPI(MPI_Request_free(&rreq));
     }
     TM_MPI(MPI_Barrier(ctl));
-    tm_fill(out, n, tm_key(tm_rank, dst, 7, 0));
-    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 7, comm, &sreq));
-    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 7, comm, &rreq));
-    tm_wait_recv(&rreq, in, src, 7, n, tm_key(src, tm_rank, 7, 0));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, 7, 0));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 7, comm, &sreq));
+    TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 7, comm, &rreq));
+    tm_wait_recv(&rreq, in, tm_src, 7, n, tm_key(tm_src, tm_rank, 7, 0));
     tm_expect_fill(dead, n, 0xee, "buffer of a cancelled and freed receive");
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     tm_free(out);
@@ -346,21 +313,19 @@ static void send(size_t n)
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
     MPI_Request sreq, rreq;
     MPI_Status st;
-    int mine, theirs;
+    int mine;
 
     for (int i = 0; i < 20; i++) {
-        tm_fill(out, n, tm_key(tm_rank, dst, 8, i));
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 8, comm, &sreq));
-        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &rreq));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 8, i));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 8, comm, &sreq));
+        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 8, comm, &rreq));
         TM_MPI(MPI_Cancel(&sreq));
-        mine = wait_cancelled(&sreq, &st);
-        TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 9, &theirs, 1, MPI_INT, src, 9, ctl,
-                            MPI_STATUS_IGNORE));
-        if (theirs) {
+        mine = tm_wait_cancelled(&sreq, &st);
+        if (tm_exchange(mine, tm_dst, tm_src, 9, ctl)) {
             TM_MPI(MPI_Cancel(&rreq));
-            TM_CHECK(wait_cancelled(&rreq, &st), "a cancelled send was received");
+            TM_CHECK(tm_wait_cancelled(&rreq, &st), "a cancelled send was received");
         } else {
-            tm_wait_recv(&rreq, in, src, 8, n, tm_key(src, tm_rank, 8, i));
+            tm_wait_recv(&rreq, in, tm_src, 8, n, tm_key(tm_src, tm_rank, 8, i));
         }
         TM_MPI(MPI_Barrier(ctl)); /* the next message is not for a receive to be cancelled */
     }
@@ -377,8 +342,6 @@ int main(int argc, char **argv)
     rounds = (int) tm_arg(argc, argv, 1, 200);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     for (int i = 0; i < 10; i++) {
         posted(i, 0 == i % 2 ? 20 : 20000);
     }

@@ -72,7 +72,6 @@ static int nsends, npending, ndone, unsent, expected;
 static long next_order;
 static size_t longest; /* message of the epoch */
 static size_t bsend_left;
-static unsigned char *bsend_buf;
 static long total_messages, total_cancelled, total_probed;
 
 static uint64_t key_of(int src, int dst, int tag, int nth)
@@ -163,8 +162,7 @@ static void start_send(void)
     *s = (send_t){.size = m->size,
                   .key = key_of(tm_rank, dst, m->tag, m->nth),
                   .data = random_layout(m->size, true)};
-    memset(s->data.mem, 0x11, (size_t) (s->data.hi - s->data.lo));
-    tm_layout_fill(&s->data, s->data.mem, m->size, s->key);
+    tm_layout_write(&s->data, m->size, s->key, 0x11);
     type = s->data.type->mpi;
     count = tm_int(s->data.count);
     buf = tm_layout_buf(&s->data);
@@ -180,11 +178,8 @@ static void start_send(void)
         }
         /* fall through */
     case 2:
-        if (0 == tm_below(&rng, 2)) {
-            TM_MPI(MPI_Send_init(buf, count, type, dst, m->tag, comm, &s->req));
-        } else {
-            TM_MPI(MPI_Ssend_init(buf, count, type, dst, m->tag, comm, &s->req));
-        }
+        TM_MPI((0 == tm_below(&rng, 2) ? MPI_Send_init : MPI_Ssend_init)(buf, count, type, dst,
+                                                                         m->tag, comm, &s->req));
         TM_MPI(MPI_Start(&s->req));
         s->is_persistent = true;
         break;
@@ -221,7 +216,7 @@ static receive_t new_receive(size_t size)
 {
     receive_t r = {.data = random_layout(size, false), .order = next_order++};
 
-    memset(r.data.mem, 0xee, (size_t) (r.data.hi - r.data.lo));
+    tm_layout_write(&r.data, 0, 0, 0xee);
     return r;
 }
 
@@ -270,12 +265,10 @@ static void test_pending(int i)
 static bool cancel(int i)
 {
     MPI_Status st;
-    int cancelled;
+    bool cancelled;
 
-    tm_status_reset(&st);
     TM_MPI(MPI_Cancel(&pending[i].req));
-    TM_MPI(MPI_Wait(&pending[i].req, &st));
-    TM_MPI(MPI_Test_cancelled(&st, &cancelled));
+    cancelled = tm_wait_cancelled(&pending[i].req, &st);
     if (cancelled) {
         tm_expect_layout(&pending[i].data, 0, 0, 0xee, "buffer of a cancelled receive");
         tm_layout_free(&pending[i].data);
@@ -284,7 +277,7 @@ static bool cancel(int i)
         keep(&pending[i], &st);
     }
     pending[i] = pending[--npending];
-    return 0 != cancelled;
+    return cancelled;
 }
 
 /* Receive by probe and receive, or by matched probe. */
@@ -391,8 +384,8 @@ static void run_epoch(void)
         }
     }
     done = tm_calloc((size_t) expected, sizeof(*done));
-    bsend_left = 2 * max_size + 100000;
-    TM_MPI(MPI_Buffer_attach(bsend_buf, tm_int(bsend_left)));
+    const size_t bsend_size = bsend_left = 2 * max_size + 100000;
+    void *bsend_buf = tm_buffer_attach(bsend_size);
     int eagerness = 1 + (int) tm_below(&rng, 8), laziness = (int) tm_below(&rng, 4);
     while (unsent > 0 || nsends > 0 || ndone < expected) {
         for (int k = (int) tm_below(&rng, (uint64_t) eagerness + 1);
@@ -439,9 +432,7 @@ static void run_epoch(void)
     }
     total_messages += ndone;
     check_all();
-    int size;
-    void *buf;
-    TM_MPI(MPI_Buffer_detach(&buf, &size));
+    tm_buffer_detach(bsend_buf, bsend_size);
     for (int i = 0; i < tm_size; i++) {
         free(to[i].msg);
         free(from[i].msg);
@@ -468,7 +459,6 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Bcast(&seed, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD));
     tm_seed = run_seed = seed;
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    bsend_buf = tm_calloc(1, 2 * max_size + 100000);
     tm_type_collection(types);
     for (int i = 0; i < EXTRA_TYPES; i++) {
         tm_rng_t r = tm_rng(seed, (uint64_t) i);
@@ -491,10 +481,7 @@ int main(int argc, char **argv)
                "found by probes\n",
                seed, epoch, sums[0], sums[1], sums[2]);
     }
-    for (int i = 0; i < TYPES; i++) {
-        tm_type_free(types[i]);
-    }
-    free(bsend_buf);
+    tm_types_free(types, TYPES);
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();
 }

@@ -35,8 +35,7 @@ static void all_to_all(MPI_Comm comm, int pattern)
     for (int i = 0; i < peers; i++) {
         size_t n = sizes[(rank + i + pattern) % 4];
 
-        out[i] = tm_alloc(n);
-        tm_fill(out[i], n, tm_key(rank, i, 50 + i, pattern));
+        out[i] = tm_alloc_data(n, tm_key(rank, i, 50 + i, pattern));
         TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, i, 50 + i, comm, &req[i]));
     }
     for (int k = 0; k < peers; k++) {
@@ -51,15 +50,13 @@ static void all_to_all(MPI_Comm comm, int pattern)
             size_t n = sizes[(st.MPI_SOURCE + rank + pattern) % 4];
 
             seen[st.MPI_SOURCE] = true;
-            tm_expect_single(&st, st.MPI_SOURCE, 50 + rank, n);
-            tm_expect_data(in, n, tm_key(st.MPI_SOURCE, rank, 50 + rank, pattern), "all to all");
+            tm_expect_message(&st, in, st.MPI_SOURCE, 50 + rank, n,
+                              tm_key(st.MPI_SOURCE, rank, 50 + rank, pattern), "all to all");
         }
         tm_free(in);
     }
     TM_MPI(MPI_Waitall(peers, req, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < peers; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, peers);
     free(req);
     free(out);
     free(seen);

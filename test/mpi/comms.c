@@ -13,7 +13,7 @@
 /* One message each way round the ring of comm, of n bytes, with wildcards if wild; then self. */
 static void ring(MPI_Comm comm, int tag, size_t n, bool wild)
 {
-    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
+    unsigned char *out, *in = tm_alloc(n);
     int rank, size, dst, src;
     MPI_Request req;
 
@@ -21,7 +21,7 @@ static void ring(MPI_Comm comm, int tag, size_t n, bool wild)
     MPI_Comm_size(comm, &size);
     dst = (rank + 1) % size;
     src = (rank + size - 1) % size;
-    tm_fill(out, n, tm_key(rank, dst, tag, size));
+    out = tm_alloc_data(n, tm_key(rank, dst, tag, size));
     TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src, wild ? MPI_ANY_TAG : tag,
                      comm, &req));
     TM_MPI(MPI_Send(out, (int) n, MPI_BYTE, dst, tag, comm));
@@ -74,7 +74,6 @@ static void many_alive(int count)
                 *sreq = tm_calloc((size_t) count, sizeof(*sreq));
     unsigned char **in = tm_calloc((size_t) count, sizeof(*in)),
                   **out = tm_calloc((size_t) count, sizeof(*out));
-    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
     tm_rng_t rng = tm_rng(1, (uint64_t) tm_rank);
 
     for (int i = 0; i < count; i++) {
@@ -89,25 +88,22 @@ static void many_alive(int count)
                 size_t n = (size_t) (i * 37 % 5000);
 
                 if (step == post_first) {
-                    out[i] = tm_alloc(n);
-                    tm_fill(out[i], n, tm_key(tm_rank, dst, i, round));
-                    TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, 1, comm[i], &sreq[i]));
+                    out[i] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, i, round));
+                    TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, tm_dst, 1, comm[i], &sreq[i]));
                 } else {
                     in[i] = tm_alloc(5000);
-                    TM_MPI(MPI_Irecv(in[i], 5000, MPI_BYTE, 0 == k % 2 ? MPI_ANY_SOURCE : src,
+                    TM_MPI(MPI_Irecv(in[i], 5000, MPI_BYTE, 0 == k % 2 ? MPI_ANY_SOURCE : tm_src,
                                      0 == k % 3 ? MPI_ANY_TAG : 1, comm[i], &rreq[i]));
                 }
             }
         }
         for (int i = 0; i < count; i++) {
-            tm_wait_recv(&rreq[i], in[i], src, 1, (size_t) (i * 37 % 5000),
-                         tm_key(src, tm_rank, i, round));
+            tm_wait_recv(&rreq[i], in[i], tm_src, 1, (size_t) (i * 37 % 5000),
+                         tm_key(tm_src, tm_rank, i, round));
             tm_free(in[i]);
         }
         TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
-        for (int i = 0; i < count; i++) {
-            tm_free(out[i]);
-        }
+        tm_free_all(out, count);
     }
     /* Freed in another order than made. */
     for (int i = 0; i < count; i++) {
@@ -126,8 +122,6 @@ static void many_alive(int count)
  */
 static void freed_while_busy(int count, size_t n)
 {
-    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
-
     for (int i = 0; i < count; i++) {
         unsigned char *in[2], *out[2];
         MPI_Request rreq[2], sreq[2];
@@ -137,19 +131,15 @@ static void freed_while_busy(int count, size_t n)
 
             TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
             in[k] = tm_alloc(n);
-            out[k] = tm_alloc(n);
-            tm_fill(out[k], n, tm_key(tm_rank, dst, i, k));
-            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, 0 == k ? src : MPI_ANY_SOURCE, 3, comm,
+            out[k] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, i, k));
+            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, 0 == k ? tm_src : MPI_ANY_SOURCE, 3, comm,
                              &rreq[k]));
-            if (0 == i % 2) {
-                TM_MPI(MPI_Isend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
-            } else {
-                TM_MPI(MPI_Issend(out[k], (int) n, MPI_BYTE, dst, 3, comm, &sreq[k]));
-            }
+            TM_MPI((0 == i % 2 ? MPI_Isend : MPI_Issend)(out[k], (int) n, MPI_BYTE, tm_dst, 3, comm,
+                                                         &sreq[k]));
             TM_MPI(MPI_Comm_free(&comm));
         }
         for (int k = 1; k >= 0; k--) {
-            tm_wait_recv(&rreq[k], in[k], src, 3, n, tm_key(src, tm_rank, i, k));
+            tm_wait_recv(&rreq[k], in[k], tm_src, 3, n, tm_key(tm_src, tm_rank, i, k));
             TM_MPI(MPI_Wait(&sreq[k], MPI_STATUS_IGNORE));
             tm_free(in[k]);
             tm_free(out[k]);

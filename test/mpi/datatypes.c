@@ -17,7 +17,7 @@
 #include "tm_types.h"
 
 static MPI_Comm comm;
-static int dst, src, next_tag;
+static int next_tag;
 
 /* What a status says after bytes have been received into a type. */
 static void check_counts(const MPI_Status *st, const tm_type_t *type, size_t bytes)
@@ -51,38 +51,33 @@ static void transfer(const tm_type_t *from, const tm_type_t *to, size_t size, si
     if (nto * to->size < bytes) {
         goto done; /* nothing fits into a type of size 0 */
     }
-    memset(out.mem, 0x11, (size_t) (out.hi - out.lo));
-    tm_layout_fill(&out, out.mem, bytes, tm_key(tm_rank, dst, tag, 0));
-    memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
+    tm_layout_write(&out, bytes, tm_key(tm_rank, tm_dst, tag, 0), 0x11);
+    tm_layout_write(&in, 0, 0, 0xee);
     tm_status_reset(&st);
     if (0 == how) {
-        TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) nto, to->mpi, src, tag, comm, &rreq));
-        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 31000, NULL, 0, MPI_BYTE, dst, 31000, comm,
-                            MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) nto, to->mpi, tm_src, tag, comm, &rreq));
+        tm_handshake(tm_src, tm_dst, 31000, comm);
     }
-    if (1 == how) {
-        TM_MPI(MPI_Issend(tm_layout_buf(&out), (int) nfrom, from->mpi, dst, tag, comm, &sreq));
-    } else {
-        TM_MPI(MPI_Isend(tm_layout_buf(&out), (int) nfrom, from->mpi, dst, tag, comm, &sreq));
-    }
+    TM_MPI((1 == how ? MPI_Issend : MPI_Isend)(tm_layout_buf(&out), (int) nfrom, from->mpi, tm_dst,
+                                               tag, comm, &sreq));
     if (0 == how) {
         TM_MPI(MPI_Wait(&rreq, &st));
     } else if (1 == how) {
-        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mprobe(tm_src, tag, comm, &msg, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Mrecv(tm_layout_buf(&in), (int) nto, to->mpi, &msg, &st));
     } else if (2 == how) {
         TM_MPI(MPI_Probe(MPI_ANY_SOURCE, tag, comm, &st));
-        tm_expect_single(&st, src, tag, bytes);
+        tm_expect_single(&st, tm_src, tag, bytes);
         check_counts(&st, to, bytes);
-        TM_MPI(MPI_Recv(tm_layout_buf(&in), (int) nto, to->mpi, src, tag, comm, &st));
+        TM_MPI(MPI_Recv(tm_layout_buf(&in), (int) nto, to->mpi, tm_src, tag, comm, &st));
     } else {
-        TM_MPI(MPI_Recv(tm_layout_buf(&in), (int) nto, to->mpi, src, tag, comm, &st));
+        TM_MPI(MPI_Recv(tm_layout_buf(&in), (int) nto, to->mpi, tm_src, tag, comm, &st));
     }
-    tm_expect_single(&st, src, tag, bytes);
+    tm_expect_single(&st, tm_src, tag, bytes);
     check_counts(&st, to, bytes);
-    tm_expect_layout(&in, bytes, tm_key(src, tm_rank, tag, 0), 0xee, from->name);
+    tm_expect_layout(&in, bytes, tm_key(tm_src, tm_rank, tag, 0), 0xee, from->name);
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
-    tm_expect_layout(&out, bytes, tm_key(tm_rank, dst, tag, 0), 0x11, "send buffer");
+    tm_expect_layout(&out, bytes, tm_key(tm_rank, tm_dst, tag, 0), 0x11, "send buffer");
 done:
     tm_layout_free(&out);
     tm_layout_free(&in);
@@ -104,9 +99,7 @@ static void all_pairs(size_t max)
             }
         }
     }
-    for (int i = 0; i < TM_NTYPES; i++) {
-        tm_type_free(types[i]);
-    }
+    tm_types_free(types, TM_NTYPES);
     TM_MPI(MPI_Barrier(comm));
 }
 
@@ -150,8 +143,7 @@ static bool copies_padding(void)
 
     memset(from, 0x11, sizeof(from));
     memset(to, 0xee, sizeof(to));
-    TM_MPI(MPI_Type_vector(2, 1, 2, MPI_C_LONG_DOUBLE_COMPLEX, &type));
-    TM_MPI(MPI_Type_commit(&type));
+    type = tm_vector(2, 1, 2, MPI_C_LONG_DOUBLE_COMPLEX);
     TM_MPI(MPI_Pack(from, 1, type, to, LEN, &at, comm));
     TM_MPI(MPI_Type_free(&type));
     return 0 == memcmp(from, to, LEN);
@@ -170,9 +162,8 @@ static void bottom(size_t n)
 
     for (int i = 0; i < COUNT; i++) {
         block[i] = tm_int(n + (size_t) i);
-        out[i] = tm_alloc((size_t) block[i]);
+        out[i] = tm_alloc_data((size_t) block[i], tm_key(tm_rank, tm_dst, i, 7));
         in[i] = tm_alloc((size_t) block[i]);
-        tm_fill(out[i], (size_t) block[i], tm_key(tm_rank, dst, i, 7));
         memset(in[i], 0xee, (size_t) block[i]);
         TM_MPI(MPI_Get_address(out[i], &from[i]));
         TM_MPI(MPI_Get_address(in[i], &to[i]));
@@ -182,27 +173,21 @@ static void bottom(size_t n)
     TM_MPI(MPI_Type_commit(&stype));
     TM_MPI(MPI_Type_commit(&rtype));
     for (int mode = 0; mode < 2; mode++) {
-        TM_MPI(MPI_Irecv(MPI_BOTTOM, 1, rtype, src, 8, comm, &req));
-        if (0 == mode) {
-            TM_MPI(MPI_Send(MPI_BOTTOM, 1, stype, dst, 8, comm));
-        } else {
-            TM_MPI(MPI_Ssend(MPI_BOTTOM, 1, stype, dst, 8, comm));
-        }
+        TM_MPI(MPI_Irecv(MPI_BOTTOM, 1, rtype, tm_src, 8, comm, &req));
+        TM_MPI((0 == mode ? MPI_Send : MPI_Ssend)(MPI_BOTTOM, 1, stype, tm_dst, 8, comm));
         tm_status_reset(&st);
         TM_MPI(MPI_Wait(&req, &st));
-        tm_expect_single(&st, src, 8, COUNT * n + COUNT * (COUNT - 1) / 2);
+        tm_expect_single(&st, tm_src, 8, COUNT * n + COUNT * (COUNT - 1) / 2);
         for (int i = 0; i < COUNT; i++) {
-            tm_expect_data(in[i], (size_t) block[i], tm_key(src, tm_rank, i, 7), "MPI_BOTTOM");
+            tm_expect_data(in[i], (size_t) block[i], tm_key(tm_src, tm_rank, i, 7), "MPI_BOTTOM");
             tm_expect_guard(in[i]);
             memset(in[i], 0xee, (size_t) block[i]);
         }
     }
     TM_MPI(MPI_Type_free(&stype));
     TM_MPI(MPI_Type_free(&rtype));
-    for (int i = 0; i < COUNT; i++) {
-        tm_free(out[i]);
-        tm_free(in[i]);
-    }
+    tm_free_all(out, COUNT);
+    tm_free_all(in, COUNT);
 }
 
 typedef struct record {
@@ -241,11 +226,11 @@ static void records(int n)
             .c = (char) i, .d = {i + 0.5, tm_rank}, .i = i * 7, .s = (short) (i + 3)};
     }
     /* To the packed layout and back, one hop each. */
-    TM_MPI(MPI_Irecv(bytes, n, packed, src, 9, comm, &req));
-    TM_MPI(MPI_Send(out, n, type, dst, 9, comm));
+    TM_MPI(MPI_Irecv(bytes, n, packed, tm_src, 9, comm, &req));
+    TM_MPI(MPI_Send(out, n, type, tm_dst, 9, comm));
     tm_status_reset(&st);
     TM_MPI(MPI_Wait(&req, &st));
-    tm_expect_single(&st, src, 9, (size_t) n * 23);
+    tm_expect_single(&st, tm_src, 9, (size_t) n * 23);
     MPI_Get_elements(&st, packed, &elements);
     MPI_Get_count(&st, packed, &count);
     TM_CHECK(count == n && elements == 5 * n, "records: count %d elements %d, expected %d %d",
@@ -258,7 +243,7 @@ static void records(int n)
         memcpy(&s, bytes + 24 * i, 2);
         memcpy(&v, bytes + 24 * i + 2, 4);
         memcpy(d, bytes + 24 * i + 6, 16);
-        if (!TM_CHECK(s == (short) (i + 3) && v == i * 7 && d[0] == i + 0.5 && d[1] == src &&
+        if (!TM_CHECK(s == (short) (i + 3) && v == i * 7 && d[0] == i + 0.5 && d[1] == tm_src &&
                           (char) bytes[24 * i + 22] == (char) i && 0xee == bytes[24 * i + 23],
                       "record %d of %d is wrong: %d %d %g %g %d", i, n, s, v, d[0], d[1],
                       bytes[24 * i + 22])) {
@@ -266,8 +251,8 @@ static void records(int n)
         }
     }
     memset(in, 0xee, (size_t) n * sizeof(*in));
-    TM_MPI(MPI_Irecv(in, n, type, dst, 10, comm, &req));
-    TM_MPI(MPI_Send(bytes, n, packed, src, 10, comm));
+    TM_MPI(MPI_Irecv(in, n, type, tm_dst, 10, comm, &req));
+    TM_MPI(MPI_Send(bytes, n, packed, tm_src, 10, comm));
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     for (int i = 0; i < n; i++) {
         if (!TM_CHECK(in[i].c == out[i].c && in[i].d[0] == out[i].d[0] &&
@@ -284,11 +269,11 @@ static void records(int n)
                                   (MPI_Datatype[]){type, tmp}, &part));
     TM_MPI(MPI_Type_commit(&part));
     memset(in, 0xee, (size_t) n * sizeof(*in));
-    TM_MPI(MPI_Irecv(in, n, type, src, 11, comm, &req));
-    TM_MPI(MPI_Send(out, 1, part, dst, 11, comm));
+    TM_MPI(MPI_Irecv(in, n, type, tm_src, 11, comm, &req));
+    TM_MPI(MPI_Send(out, 1, part, tm_dst, 11, comm));
     tm_status_reset(&st);
     TM_MPI(MPI_Wait(&req, &st));
-    tm_expect_single(&st, src, 11, (size_t) (n - 1) * 23 + 9);
+    tm_expect_single(&st, tm_src, 11, (size_t) (n - 1) * 23 + 9);
     MPI_Get_elements(&st, type, &elements);
     MPI_Get_count(&st, type, &count);
     TM_CHECK(MPI_UNDEFINED == count && elements == 5 * (n - 1) + 2,
@@ -321,31 +306,28 @@ static void packed(size_t size)
         MPI_Request req;
         MPI_Status st;
 
-        memset(out.mem, 0x11, (size_t) (out.hi - out.lo));
-        tm_layout_fill(&out, out.mem, bytes, tm_key(tm_rank, dst, t, 1));
+        tm_layout_write(&out, bytes, tm_key(tm_rank, tm_dst, t, 1), 0x11);
         TM_MPI(MPI_Pack(tm_layout_buf(&out), (int) count, types[t]->mpi, flat, (int) bytes, &pos,
                         comm));
         TM_CHECK(pos == (int) bytes, "MPI_Pack of type %s made %d bytes, expected %zu",
                  types[t]->name, pos, bytes);
-        memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
-        TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) count, types[t]->mpi, src, t, comm, &req));
-        TM_MPI(MPI_Send(flat, pos, MPI_PACKED, dst, t, comm));
+        tm_layout_write(&in, 0, 0, 0xee);
+        TM_MPI(MPI_Irecv(tm_layout_buf(&in), (int) count, types[t]->mpi, tm_src, t, comm, &req));
+        TM_MPI(MPI_Send(flat, pos, MPI_PACKED, tm_dst, t, comm));
         tm_status_reset(&st);
         TM_MPI(MPI_Wait(&req, &st));
-        tm_expect_single(&st, src, t, bytes);
-        tm_expect_layout(&in, bytes, tm_key(src, tm_rank, t, 1), 0xee, "packed to typed");
+        tm_expect_single(&st, tm_src, t, bytes);
+        tm_expect_layout(&in, bytes, tm_key(tm_src, tm_rank, t, 1), 0xee, "packed to typed");
         memset(flat, 0, bytes);
-        TM_MPI(MPI_Irecv(flat, (int) bytes, MPI_PACKED, src, t, comm, &req));
-        TM_MPI(MPI_Send(tm_layout_buf(&out), (int) count, types[t]->mpi, dst, t, comm));
+        TM_MPI(MPI_Irecv(flat, (int) bytes, MPI_PACKED, tm_src, t, comm, &req));
+        TM_MPI(MPI_Send(tm_layout_buf(&out), (int) count, types[t]->mpi, tm_dst, t, comm));
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        tm_expect_data(flat, bytes, tm_key(src, tm_rank, t, 1), "typed to packed");
+        tm_expect_data(flat, bytes, tm_key(tm_src, tm_rank, t, 1), "typed to packed");
         tm_layout_free(&out);
         tm_layout_free(&in);
         tm_free(flat);
     }
-    for (int t = 0; t < TM_NTYPES; t++) {
-        tm_type_free(types[t]);
-    }
+    tm_types_free(types, TM_NTYPES);
 }
 
 int main(int argc, char **argv)
@@ -356,8 +338,6 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "datatypes");
     max = (size_t) tm_arg(argc, argv, 1, 1100000);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     all_pairs(max);
     random_pairs(tm_type_byte, (int) tm_arg(argc, argv, 2, 600), max);
     if (tm_is_pml_tm() && copies_padding()) { /* another PML overwrites its stack */

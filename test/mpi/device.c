@@ -108,8 +108,7 @@ static int attached_len;
 /* All that dst sends is here, or its receives are posted. */
 static void meet(void)
 {
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 31000, NULL, 0, MPI_BYTE, dst, 31000,
-                        MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    tm_handshake(src, dst, 31000, MPI_COMM_WORLD);
 }
 
 static void persistent(buffer_t *out, buffer_t *in, int tag, MPI_Status *st)
@@ -133,16 +132,13 @@ static void matched(how_t how, buffer_t *in, int tag, MPI_Status *st)
 {
     MPI_Message msg;
     MPI_Request req;
-    int flag = 0;
 
     if (MATCHED == how) {
         TM_MPI(MPI_Mprobe(src, tag, MPI_COMM_WORLD, &msg, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Mrecv(buf(in), count(in), type(in), &msg, st));
         return;
     }
-    while (!flag) {
-        TM_MPI(MPI_Improbe(src, tag, MPI_COMM_WORLD, &flag, &msg, MPI_STATUS_IGNORE));
-    }
+    tm_improbe(src, tag, MPI_COMM_WORLD, &msg, MPI_STATUS_IGNORE);
     TM_MPI(MPI_Imrecv(buf(in), count(in), type(in), &msg, &req));
     TM_MPI(MPI_Wait(&req, st));
 }
@@ -171,10 +167,9 @@ static void nonblocking(how_t how, buffer_t *out, buffer_t *in, int tag, MPI_Sta
     if (BUFFERED == how) {
         TM_MPI(MPI_Buffer_attach(attached, attached_len));
         TM_MPI(MPI_Ibsend(buf(out), count(out), type(out), dst, tag, MPI_COMM_WORLD, &sreq));
-    } else if (SYNCHRONOUS == how) {
-        TM_MPI(MPI_Issend(buf(out), count(out), type(out), dst, tag, MPI_COMM_WORLD, &sreq));
     } else {
-        TM_MPI(MPI_Isend(buf(out), count(out), type(out), dst, tag, MPI_COMM_WORLD, &sreq));
+        TM_MPI((SYNCHRONOUS == how ? MPI_Issend : MPI_Isend)(buf(out), count(out), type(out), dst,
+                                                             tag, MPI_COMM_WORLD, &sreq));
     }
     if (UNEXPECTED == how) {
         meet();
@@ -257,9 +252,7 @@ static void all_types(place_t from, place_t to, size_t max)
             }
         }
     }
-    for (int i = 0; i < 4; i++) {
-        tm_type_free(types[i]);
-    }
+    tm_types_free(types, 4);
 }
 
 /* A message that is longer than its receive, which is on the device. */
@@ -460,8 +453,8 @@ int main(int argc, char **argv)
         TM_FATAL("no component plays a device");
     }
     check_memory();
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
+    dst = tm_dst;
+    src = tm_src;
     if (argc > 2 && 0 == strcmp("onesided", argv[2])) {
         onesided(max, true);
     } else if (argc > 2 && 0 == strcmp("putget", argv[2])) {

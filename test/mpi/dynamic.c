@@ -54,10 +54,8 @@ static void exchange(MPI_Comm comm, int rank, int nremote, size_t n, bool is_syn
         tm_wait_recv(&rreq[i], in[i], i, TAG, n, tm_key(them + i, me + rank, TAG, (long) n));
     }
     TM_MPI(MPI_Waitall(nremote, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < nremote; i++) {
-        tm_free(in[i]);
-        tm_free(out[i]);
-    }
+    tm_free_all(in, nremote);
+    tm_free_all(out, nremote);
 }
 
 /* Everybody gets one message of each, in any order, some of them by a probe. */
@@ -68,8 +66,7 @@ static void exchange_wild(MPI_Comm comm, int rank, int nremote, size_t n)
     bool is_seen[MAX_RANKS] = {false};
 
     for (int i = 0; i < nremote; i++) {
-        out[i] = tm_alloc(n);
-        tm_fill(out[i], n, tm_key(me + rank, them + i, TAG_WILD, (long) n));
+        out[i] = tm_alloc_data(n, tm_key(me + rank, them + i, TAG_WILD, (long) n));
         TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, i, TAG_WILD, comm, &sreq[i]));
     }
     for (int k = 0; k < nremote; k++) {
@@ -99,9 +96,7 @@ static void exchange_wild(MPI_Comm comm, int rank, int nremote, size_t n)
         tm_expect_guard(in);
     }
     TM_MPI(MPI_Waitall(nremote, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < nremote; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, nremote);
     tm_free(in);
 }
 

@@ -127,8 +127,7 @@ static void round_trip(int round, int late)
     create(kind, late, &comm);
     MPI_Comm_rank(comm, &rank);
     for (int k = 0; k < PER_PEER; k++) {
-        out[k] = tm_alloc(lengths[k]);
-        tm_fill(out[k], lengths[k], tm_key(rank, -1, k, round));
+        out[k] = tm_alloc_data(lengths[k], tm_key(rank, -1, k, round));
         for (int dst = 0; dst < tm_size; dst++) {
             TM_MPI(MPI_Isend(out[k], (int) lengths[k], MPI_BYTE, dst, k, comm,
                              &req[dst * PER_PEER + k]));
@@ -143,15 +142,13 @@ static void round_trip(int round, int late)
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in, (int) lengths[k], MPI_BYTE, src, 0 == round % 2 ? MPI_ANY_TAG : k,
                             comm, &st));
-            tm_expect_single(&st, src, k, lengths[k]);
-            tm_expect_data(in, lengths[k], tm_key(src, -1, k, round), "early message");
+            tm_expect_message(&st, in, src, k, lengths[k], tm_key(src, -1, k, round),
+                              "early message");
             tm_free(in);
         }
     }
     TM_MPI(MPI_Waitall(tm_size * PER_PEER, req, MPI_STATUSES_IGNORE));
-    for (int k = 0; k < PER_PEER; k++) {
-        tm_free(out[k]);
-    }
+    tm_free_all(out, PER_PEER);
     free(req);
     TM_MPI(MPI_Comm_free(&comm));
 }

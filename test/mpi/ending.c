@@ -130,8 +130,7 @@ static int make_type(const row_t *row, data_t data, MPI_Datatype *type)
 {
     *type = MPI_BYTE;
     if (GAPS == data) {
-        TM_MPI(MPI_Type_vector(row->len / BLOCK, BLOCK, STRIDE, MPI_BYTE, type));
-        TM_MPI(MPI_Type_commit(type));
+        *type = tm_vector(row->len / BLOCK, BLOCK, STRIDE, MPI_BYTE);
     }
     return GAPS == data ? 1 : row->len;
 }

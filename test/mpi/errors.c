@@ -46,7 +46,6 @@ typedef struct handler_call {
 
 static handler_call_t called[2];
 static MPI_Comm ctl;
-static int dst, src;
 
 static void note(handler_call_t *t, const MPI_Comm *comm, const int *code)
 {
@@ -75,21 +74,21 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
 
     switch (call) {
     case RECV:
-        return MPI_Recv(buf, room, MPI_BYTE, src, tag, comm, &st);
+        return MPI_Recv(buf, room, MPI_BYTE, tm_src, tag, comm, &st);
     case SENDRECV:
-        return MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, tag, buf, room, MPI_BYTE, src, tag, comm,
-                            &st);
+        return MPI_Sendrecv(out, tm_int(n), MPI_BYTE, tm_dst, tag, buf, room, MPI_BYTE, tm_src, tag,
+                            comm, &st);
     case SENDRECV_REPLACE:
-        return MPI_Sendrecv_replace(buf, room, MPI_BYTE, dst, tag + 1, src, tag, comm, &st);
+        return MPI_Sendrecv_replace(buf, room, MPI_BYTE, tm_dst, tag + 1, tm_src, tag, comm, &st);
     case MRECV:
-        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, &st));
+        TM_MPI(MPI_Mprobe(tm_src, tag, comm, &msg, &st));
         return MPI_Mrecv(buf, room, MPI_BYTE, &msg, &st);
     case IMRECV:
-        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, &st));
+        TM_MPI(MPI_Mprobe(tm_src, tag, comm, &msg, &st));
         rc = MPI_Imrecv(buf, room, MPI_BYTE, &msg, &req);
         return MPI_SUCCESS != rc ? rc : MPI_Wait(&req, &st);
     case PERSISTENT:
-        TM_MPI(MPI_Recv_init(buf, room, MPI_BYTE, src, tag, comm, &req));
+        TM_MPI(MPI_Recv_init(buf, room, MPI_BYTE, tm_src, tag, comm, &req));
         TM_MPI(MPI_Start(&req));
         rc = MPI_Wait(&req, &st);
         if (MPI_REQUEST_NULL != req) {
@@ -97,7 +96,7 @@ static int receive(int call, MPI_Comm comm, void *buf, int room, int tag, const 
         }
         return rc;
     default:
-        TM_MPI(MPI_Irecv(buf, room, MPI_BYTE, src, tag, comm, &req));
+        TM_MPI(MPI_Irecv(buf, room, MPI_BYTE, tm_src, tag, comm, &req));
         break;
     }
     switch (call) {
@@ -139,10 +138,10 @@ static void truncated(int call, MPI_Comm comm, int which, size_t n)
 
     memset(called, 0, sizeof(called));
     if (SENDRECV_REPLACE == call) {
-        TM_MPI(MPI_Irecv(out, room, MPI_BYTE, src, tag + 1, comm, &back));
+        TM_MPI(MPI_Irecv(out, room, MPI_BYTE, tm_src, tag + 1, comm, &back));
     }
     if (SENDRECV != call) {
-        TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, tm_dst, tag, comm, &sreq));
     }
     rc = receive(call, comm, in, room, tag, out, n);
     TM_CHECK(tm_class(rc) == want, "%s: class %d of a truncated message, expected %d",
@@ -172,9 +171,9 @@ static void still_works(MPI_Comm comm)
 {
     int out = 77 + tm_rank, in = -1;
 
-    TM_MPI(
-        MPI_Sendrecv(&out, 1, MPI_INT, dst, 1, &in, 1, MPI_INT, src, 1, comm, MPI_STATUS_IGNORE));
-    TM_CHECK(in == 77 + src, "after an error: got %d, expected %d", in, 77 + src);
+    TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, tm_dst, 1, &in, 1, MPI_INT, tm_src, 1, comm,
+                        MPI_STATUS_IGNORE));
+    TM_CHECK(in == 77 + tm_src, "after an error: got %d, expected %d", in, 77 + tm_src);
 }
 
 static void handlers(size_t n)
@@ -236,21 +235,21 @@ static void wrong_arguments(MPI_Comm comm)
     EXPECT(MPI_ERR_RANK, MPI_Iprobe(tm_size, 1, comm, &flag, MPI_STATUS_IGNORE));
     EXPECT(MPI_ERR_RANK, MPI_Improbe(-99, 1, comm, &flag, &msg, MPI_STATUS_IGNORE));
     EXPECT(MPI_ERR_RANK, MPI_Recv_init(&x, 1, MPI_INT, tm_size, 1, comm, &req));
-    EXPECT(MPI_ERR_TAG, MPI_Send(&x, 1, MPI_INT, dst, -5, comm));
-    EXPECT(MPI_ERR_TAG, MPI_Send(&x, 1, MPI_INT, dst, MPI_ANY_TAG, comm));
-    EXPECT(MPI_ERR_TAG, MPI_Irecv(&x, 1, MPI_INT, src, -5, comm, &req));
+    EXPECT(MPI_ERR_TAG, MPI_Send(&x, 1, MPI_INT, tm_dst, -5, comm));
+    EXPECT(MPI_ERR_TAG, MPI_Send(&x, 1, MPI_INT, tm_dst, MPI_ANY_TAG, comm));
+    EXPECT(MPI_ERR_TAG, MPI_Irecv(&x, 1, MPI_INT, tm_src, -5, comm, &req));
     too_high = *tag_ub;
     if (too_high < 0x7fffffff) {
-        EXPECT(MPI_ERR_TAG, MPI_Ssend(&x, 1, MPI_INT, dst, too_high + 1, comm));
+        EXPECT(MPI_ERR_TAG, MPI_Ssend(&x, 1, MPI_INT, tm_dst, too_high + 1, comm));
     }
-    EXPECT(MPI_ERR_COUNT, MPI_Send(&x, -1, MPI_INT, dst, 1, comm));
-    EXPECT(MPI_ERR_COUNT, MPI_Irecv(&x, -1, MPI_INT, src, 1, comm, &req));
-    EXPECT(MPI_ERR_TYPE, MPI_Send(&x, 1, MPI_DATATYPE_NULL, dst, 1, comm));
+    EXPECT(MPI_ERR_COUNT, MPI_Send(&x, -1, MPI_INT, tm_dst, 1, comm));
+    EXPECT(MPI_ERR_COUNT, MPI_Irecv(&x, -1, MPI_INT, tm_src, 1, comm, &req));
+    EXPECT(MPI_ERR_TYPE, MPI_Send(&x, 1, MPI_DATATYPE_NULL, tm_dst, 1, comm));
     TM_MPI(MPI_Type_vector(2, 1, 2, MPI_BYTE, &loose));
-    EXPECT(MPI_ERR_TYPE, MPI_Isend(&x, 1, loose, dst, 1, comm, &req));
-    EXPECT(MPI_ERR_TYPE, MPI_Recv(&x, 1, loose, src, 1, comm, MPI_STATUS_IGNORE));
+    EXPECT(MPI_ERR_TYPE, MPI_Isend(&x, 1, loose, tm_dst, 1, comm, &req));
+    EXPECT(MPI_ERR_TYPE, MPI_Recv(&x, 1, loose, tm_src, 1, comm, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Type_free(&loose));
-    EXPECT(MPI_ERR_COMM, MPI_Send(&x, 1, MPI_INT, dst, 1, MPI_COMM_NULL));
+    EXPECT(MPI_ERR_COMM, MPI_Send(&x, 1, MPI_INT, tm_dst, 1, MPI_COMM_NULL));
     req = MPI_REQUEST_NULL;
     EXPECT(MPI_ERR_REQUEST, MPI_Start(&req));
     EXPECT(MPI_ERR_REQUEST, MPI_Cancel(&req));
@@ -269,9 +268,9 @@ static void tag_range(MPI_Comm comm)
         int tag = i < 2 ? *tag_ub - i : i - 2;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, tag, &in, 1, MPI_INT, src,
+        TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, tm_dst, tag, &in, 1, MPI_INT, tm_src,
                             0 == i % 2 ? tag : MPI_ANY_TAG, comm, &st));
-        tm_expect_single(&st, src, tag, sizeof(int));
+        tm_expect_single(&st, tm_src, tag, sizeof(int));
     }
 }
 
@@ -283,8 +282,6 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     handlers(30);
     handlers(3000);
     /* pml/ob1 of 4.1.4 writes behind the buffer when a rendezvous message is truncated */

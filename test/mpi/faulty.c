@@ -31,10 +31,8 @@ static void exchange(unsigned char *out, unsigned char *in, int len, int tag)
 /* Every second byte. */
 static void with_gaps(unsigned char *out, unsigned char *in)
 {
-    MPI_Datatype type;
+    MPI_Datatype type = tm_vector(LONG / 4, 1, 2, MPI_BYTE);
 
-    TM_MPI(MPI_Type_vector(LONG / 4, 1, 2, MPI_BYTE, &type));
-    TM_MPI(MPI_Type_commit(&type));
     memset(out, 5, LONG);
     memset(in, 0, LONG);
     TM_MPI(MPI_Sendrecv(out, 1, type, 1 - tm_rank, 7, in, 1, type, 1 - tm_rank, 7, MPI_COMM_WORLD,

@@ -30,13 +30,11 @@ static void interleaved(int blocks, int ints, bool nonblocking)
     int n = blocks * ints, *out = tm_calloc((size_t) n, sizeof(int)),
         *in = tm_calloc((size_t) n, sizeof(int));
     MPI_File file = open_file(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
-    MPI_Datatype view;
+    MPI_Datatype view = tm_vector(blocks, ints, ints * tm_size, MPI_INT);
     MPI_Request req;
     MPI_Status st;
     int count = -1;
 
-    TM_MPI(MPI_Type_vector(blocks, ints, ints * tm_size, MPI_INT, &view));
-    TM_MPI(MPI_Type_commit(&view));
     for (int i = 0; i < n; i++) {
         out[i] = value(tm_rank, i);
     }

@@ -39,8 +39,7 @@ static flood_t start_flood(int round)
     for (int i = 0; i < per_sender; i++) {
         size_t n = size_of(tm_rank, i);
 
-        f.buf[i] = tm_alloc(n);
-        tm_fill(f.buf[i], n, tm_key(tm_rank, 0, i, round));
+        f.buf[i] = tm_alloc_data(n, tm_key(tm_rank, 0, i, round));
         TM_MPI(MPI_Isend(f.buf[i], (int) n, MPI_BYTE, 0, i % NTAGS, comm, &f.req[i]));
     }
     return f;
@@ -49,9 +48,7 @@ static flood_t start_flood(int round)
 static void finish_flood(flood_t *f)
 {
     TM_MPI(MPI_Waitall(per_sender, f->req, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < per_sender; i++) {
-        tm_free(f->buf[i]);
-    }
+    tm_free_all(f->buf, per_sender);
     free(f->req);
     free(f->buf);
 }
@@ -63,8 +60,8 @@ static void take(int from, int tag, int sender, int i, int round, unsigned char 
 
     tm_status_reset(&st);
     TM_MPI(MPI_Recv(buf, LARGE, MPI_BYTE, from, tag, comm, &st));
-    tm_expect_single(&st, sender, i % NTAGS, n);
-    tm_expect_data(buf, n, tm_key(sender, 0, i, round), "flooded message");
+    tm_expect_message(&st, buf, sender, i % NTAGS, n, tm_key(sender, 0, i, round),
+                      "flooded message");
 }
 
 /* Receive what senders first .. tm_size - 1 have sent, in the order of the round. */
@@ -76,14 +73,9 @@ static void drain(int round, int first)
         *next = tm_calloc((size_t) tm_size, sizeof(int));
     tm_rng_t rng = tm_rng((uint64_t) round, 5);
 
-    for (int i = 0; i < total; i++) {
+    tm_shuffle(&rng, total, order);
+    for (int i = 0; i < total && 1 != round; i++) {
         order[i] = 0 == round ? total - 1 - i : i;
-    }
-    for (int i = total - 1; i > 0 && 1 == round; i--) {
-        int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
-
-        order[i] = order[j];
-        order[j] = t;
     }
     for (int k = 0; k < total; k++) {
         int sender = first + order[k] / per_sender, i = order[k] % per_sender;

@@ -44,29 +44,24 @@ static void end_child(pid_t pid)
 /* From the left neighbour, to the right one; the child begins between posting and waiting. */
 static void one_round(int round)
 {
-    int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size;
     MPI_Request req[2 * NSIZES];
     pid_t child = -1;
 
     for (int s = 0; s < NSIZES; s++) {
         memset(out[s], (tm_rank + round + s) & 0x7f, sizes[s]);
         memset(in[s], 0xff, sizes[s]);
-        TM_MPI(MPI_Irecv(in[s], (int) sizes[s], MPI_BYTE, left, s, MPI_COMM_WORLD, &req[s]));
+        TM_MPI(MPI_Irecv(in[s], (int) sizes[s], MPI_BYTE, tm_src, s, MPI_COMM_WORLD, &req[s]));
         if (s == round % NSIZES) {
             child = start_child(round);
         }
-        TM_MPI(MPI_Isend(out[s], (int) sizes[s], MPI_BYTE, right, s, MPI_COMM_WORLD,
+        TM_MPI(MPI_Isend(out[s], (int) sizes[s], MPI_BYTE, tm_dst, s, MPI_COMM_WORLD,
                          &req[NSIZES + s]));
     }
     TM_MPI(MPI_Waitall(2 * NSIZES, req, MPI_STATUSES_IGNORE));
     end_child(child);
     for (int s = 0; s < NSIZES; s++) {
-        for (size_t i = 0; i < sizes[s]; i++) {
-            if (in[s][i] != ((left + round + s) & 0x7f)) {
-                TM_ERROR("round %d, %zu bytes: byte %zu is %d", round, sizes[s], i, in[s][i]);
-                break;
-            }
-        }
+        TM_CHECK(tm_expect_fill(in[s], sizes[s], (tm_src + round + s) & 0x7f, "message"),
+                 "in round %d", round);
     }
 }
 

@@ -17,7 +17,6 @@
 static const size_t gib = (size_t) 1 << 30;
 
 static MPI_Comm comm;
-static int dst, src;
 
 /* Address space; only what is written takes memory. */
 static unsigned char *reserve(size_t n)
@@ -100,27 +99,27 @@ static void extents(void)
         /* Bit 0: wide at the sender, bit 1: at the receiver. */
         for (int how = 1; how < 4; how++) {
             unsigned char *a = out + 4 * gib, *b = in + 4 * gib;
-            uint64_t mine = tm_key(tm_rank, dst, how, (long) s),
-                     theirs = tm_key(src, tm_rank, how, (long) s);
+            uint64_t mine = tm_key(tm_rank, tm_dst, how, (long) s),
+                     theirs = tm_key(tm_src, tm_rank, how, (long) s);
             MPI_Request req;
             MPI_Status st;
 
             if (0 != (how & 1)) {
                 wide_data(a, n, mine, false);
-                TM_MPI(MPI_Isend(a, ELEMENTS, wide, dst, how, comm, &req));
+                TM_MPI(MPI_Isend(a, ELEMENTS, wide, tm_dst, how, comm, &req));
             } else {
                 tm_fill(a, bytes, mine);
-                TM_MPI(MPI_Isend(a, tm_int(bytes), MPI_BYTE, dst, how, comm, &req));
+                TM_MPI(MPI_Isend(a, tm_int(bytes), MPI_BYTE, tm_dst, how, comm, &req));
             }
             tm_status_reset(&st);
             if (0 != (how & 2)) {
-                TM_MPI(MPI_Recv(b, ELEMENTS, wide, src, how, comm, &st));
+                TM_MPI(MPI_Recv(b, ELEMENTS, wide, tm_src, how, comm, &st));
                 wide_data(b, n, theirs, true);
             } else {
-                TM_MPI(MPI_Recv(b, tm_int(bytes), MPI_BYTE, src, how, comm, &st));
+                TM_MPI(MPI_Recv(b, tm_int(bytes), MPI_BYTE, tm_src, how, comm, &st));
                 tm_expect_data(b, bytes, theirs, "from a wide type");
             }
-            tm_expect_single(&st, src, how, bytes);
+            tm_expect_single(&st, tm_src, how, bytes);
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
             memset(b, 0, bytes);
         }
@@ -211,8 +210,6 @@ int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "huge");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     if (argc < 2 || 0 == strcmp(argv[1], "extents")) {
         extents();
     } else {

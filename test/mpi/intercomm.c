@@ -29,8 +29,7 @@ static void all_remote(MPI_Comm inter, int side, bool any_source, bool any_tag)
     for (int i = 0; i < remote * NLENGTHS; i++) {
         int dst = i % remote, k = i / remote;
 
-        out[i] = tm_alloc(lengths[k]);
-        tm_fill(out[i], lengths[k], tm_key(rank, dst, 20 + k, side));
+        out[i] = tm_alloc_data(lengths[k], tm_key(rank, dst, 20 + k, side));
         TM_MPI(MPI_Isend(out[i], (int) lengths[k], MPI_BYTE, dst, 20 + k, inter, &req[i]));
     }
     for (int i = 0; i < remote * NLENGTHS; i++) {
@@ -53,14 +52,12 @@ static void all_remote(MPI_Comm inter, int side, bool any_source, bool any_tag)
             TM_CHECK(any_tag || k == next, "message %d of source %d, expected %d", k, src, next);
             k = next;
         }
-        tm_expect_single(&st, src, 20 + k, lengths[k]);
-        tm_expect_data(in, lengths[k], tm_key(src, rank, 20 + k, !side), "intercommunicator");
+        tm_expect_message(&st, in, src, 20 + k, lengths[k], tm_key(src, rank, 20 + k, !side),
+                          "intercommunicator");
         tm_free(in);
     }
     TM_MPI(MPI_Waitall(remote * NLENGTHS, req, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < remote * NLENGTHS; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, remote * NLENGTHS);
     free(seen);
     free(req);
     free(out);

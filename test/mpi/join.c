@@ -43,8 +43,8 @@ static void traffic(MPI_Comm inter, int me, int them)
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, 0 == s % 2 ? k : MPI_ANY_SOURCE,
                             0 == s ? MPI_ANY_TAG : s, inter, &st));
-            tm_expect_single(&st, st.MPI_SOURCE, s, n);
-            tm_expect_data(in, n, tm_key(them, me, st.MPI_SOURCE, s), "other side");
+            tm_expect_message(&st, in, st.MPI_SOURCE, s, n, tm_key(them, me, st.MPI_SOURCE, s),
+                              "other side");
         }
         TM_MPI(MPI_Waitall(peers, sends, MPI_STATUSES_IGNORE));
         tm_free(in);

@@ -79,8 +79,7 @@ static void others(int src, int dst)
     MPI_Comm backwards;
     MPI_Status st;
 
-    TM_MPI(MPI_Type_vector(10, 1, 2, MPI_INT, &type));
-    TM_MPI(MPI_Type_commit(&type));
+    type = tm_vector(10, 1, 2, MPI_INT);
     TM_MPI(MPI_Send_init(out, 1, type, dst, 9, MPI_COMM_WORLD, &req));
     for (int i = 0; i < 20; i++) {
         out[18] = 100 * tm_rank + i;

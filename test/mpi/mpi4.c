@@ -10,7 +10,6 @@
 #if OMPI_MAJOR_VERSION >= 5
 
 static MPI_Comm comm;
-static int dst, src;
 
 static void isendrecv(size_t n)
 {
@@ -22,19 +21,19 @@ static void isendrecv(size_t n)
     for (int i = 0; i < COUNT; i++) {
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(n);
-        tm_fill(out[i], n, tm_key(tm_rank, dst, i, 1));
+        tm_fill(out[i], n, tm_key(tm_rank, tm_dst, i, 1));
         if (0 == i % 2) {
-            TM_MPI(MPI_Isendrecv(out[i], tm_int(n), MPI_BYTE, dst, i, in[i], tm_int(n), MPI_BYTE,
-                                 0 == i % 4 ? MPI_ANY_SOURCE : src, i, comm, &req[i]));
+            TM_MPI(MPI_Isendrecv(out[i], tm_int(n), MPI_BYTE, tm_dst, i, in[i], tm_int(n), MPI_BYTE,
+                                 0 == i % 4 ? MPI_ANY_SOURCE : tm_src, i, comm, &req[i]));
         } else {
             memcpy(in[i], out[i], n);
-            TM_MPI(
-                MPI_Isendrecv_replace(in[i], tm_int(n), MPI_BYTE, dst, i, src, i, comm, &req[i]));
+            TM_MPI(MPI_Isendrecv_replace(in[i], tm_int(n), MPI_BYTE, tm_dst, i, tm_src, i, comm,
+                                         &req[i]));
         }
     }
     TM_MPI(MPI_Waitall(COUNT, req, st));
     for (int i = 0; i < COUNT; i++) {
-        tm_expect_data(in[i], n, tm_key(src, tm_rank, i, 1),
+        tm_expect_data(in[i], n, tm_key(tm_src, tm_rank, i, 1),
                        0 == i % 2 ? "MPI_Isendrecv" : "MPI_Isendrecv_replace");
         tm_free(out[i]);
         tm_free(in[i]);
@@ -51,13 +50,15 @@ static void partitioned(int parts, size_t n)
     MPI_Request sreq, rreq;
     int flag = 0;
 
-    TM_MPI(MPI_Psend_init(out, parts, (MPI_Count) n, MPI_BYTE, dst, 5, comm, MPI_INFO_NULL, &sreq));
-    TM_MPI(MPI_Precv_init(in, parts, (MPI_Count) n, MPI_BYTE, src, 5, comm, MPI_INFO_NULL, &rreq));
+    TM_MPI(
+        MPI_Psend_init(out, parts, (MPI_Count) n, MPI_BYTE, tm_dst, 5, comm, MPI_INFO_NULL, &sreq));
+    TM_MPI(
+        MPI_Precv_init(in, parts, (MPI_Count) n, MPI_BYTE, tm_src, 5, comm, MPI_INFO_NULL, &rreq));
     for (int round = 0; round < 5; round++) {
         memset(in, 0xee, all);
         TM_MPI(MPI_Start(&rreq));
         TM_MPI(MPI_Start(&sreq));
-        tm_fill(out, all, tm_key(tm_rank, dst, 5, round));
+        tm_fill(out, all, tm_key(tm_rank, tm_dst, 5, round));
         for (int i = 0; i < parts; i++) {
             TM_MPI(MPI_Pready((i * 7 + round) % parts, sreq));
         }
@@ -68,7 +69,7 @@ static void partitioned(int parts, size_t n)
         }
         TM_MPI(MPI_Wait(&rreq, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
-        tm_expect_data(in, all, tm_key(src, tm_rank, 5, round), "partitioned message");
+        tm_expect_data(in, all, tm_key(tm_src, tm_rank, 5, round), "partitioned message");
         TM_MPI(MPI_Barrier(comm));
     }
     TM_MPI(MPI_Request_free(&sreq));
@@ -129,12 +130,12 @@ static void sessions(void)
 
             TM_MPI(MPI_Comm_dup(made, &copy));
             tm_status_reset(&st);
-            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT,
-                                0 == i % 2 ? MPI_ANY_SOURCE : src, i, made, &st));
-            tm_expect_single(&st, src, i, sizeof(int));
-            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, dst, i, &in, 1, MPI_INT, src, MPI_ANY_TAG, copy,
-                                &st));
-            TM_CHECK(in == 100 * src + i, "session: got %d, expected %d", in, 100 * src + i);
+            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, tm_dst, i, &in, 1, MPI_INT,
+                                0 == i % 2 ? MPI_ANY_SOURCE : tm_src, i, made, &st));
+            tm_expect_single(&st, tm_src, i, sizeof(int));
+            TM_MPI(MPI_Sendrecv(&out, 1, MPI_INT, tm_dst, i, &in, 1, MPI_INT, tm_src, MPI_ANY_TAG,
+                                copy, &st));
+            TM_CHECK(in == 100 * tm_src + i, "session: got %d, expected %d", in, 100 * tm_src + i);
             TM_MPI(MPI_Comm_free(&copy));
         }
         TM_MPI(MPI_Comm_free(&made));
@@ -147,8 +148,6 @@ int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "mpi4");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     for (size_t n = 1; n < 500000; n *= 61) {
         isendrecv(n);
         partitioned(8, n);

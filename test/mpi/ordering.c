@@ -138,13 +138,9 @@ static int plan_receives(tm_rng_t *rng, msg_t *m, int n, int wild, receive_t *ou
 
 static void start_send(tm_rng_t *rng, msg_t *m, int dst)
 {
-    m->buf = tm_alloc(m->size);
-    tm_fill(m->buf, m->size, tm_key(tm_rank, dst, m->tag, m->seq));
-    if (0 == tm_below(rng, 4)) {
-        TM_MPI(MPI_Issend(m->buf, (int) m->size, MPI_BYTE, dst, m->tag, comm, &m->req));
-    } else {
-        TM_MPI(MPI_Isend(m->buf, (int) m->size, MPI_BYTE, dst, m->tag, comm, &m->req));
-    }
+    m->buf = tm_alloc_data(m->size, tm_key(tm_rank, dst, m->tag, m->seq));
+    TM_MPI((0 == tm_below(rng, 4) ? MPI_Issend : MPI_Isend)(m->buf, (int) m->size, MPI_BYTE, dst,
+                                                            m->tag, comm, &m->req));
 }
 
 static void finish_sends(msg_t *m, int n)
@@ -170,28 +166,13 @@ static void check_receive(receive_t *r, const msg_t *m)
     }
 }
 
-/*
- * Wait until the message that src sends last is here; all before it are, too, as far as they can
- * arrive unasked.
- */
-static void wait_for_last(int src)
-{
-    MPI_Status st;
-    int flag = 0;
-
-    while (!flag) {
-        TM_MPI(MPI_Iprobe(src, TAG_LAST, comm, &flag, &st));
-    }
-}
-
 /* ---- one sender ---- ------------------------------------------------------------------------- */
 
 static void one_sender(int round, int n, int ntags, int wild, int posting)
 {
-    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
     tm_rng_t rng = tm_rng((uint64_t) round, (uint64_t) tm_rank + 1000003);
-    msg_t *out = plan_messages(round, tm_rank, dst, n, ntags);
-    msg_t *in = plan_messages(round, src, tm_rank, n, ntags);
+    msg_t *out = plan_messages(round, tm_rank, tm_dst, n, ntags);
+    msg_t *in = plan_messages(round, tm_src, tm_rank, n, ntags);
     receive_t *r = tm_calloc((size_t) n * 2, sizeof(*r));
     int nr = plan_receives(&rng, in, n, wild, r);
     int sent = 0, posted = 0;
@@ -204,7 +185,7 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     }
     while (POST_MIXED == posting && sent < n) {
         for (int k = (int) tm_below(&rng, 20); k > 0 && sent < n; k--, sent++) {
-            start_send(&rng, &out[sent], dst);
+            start_send(&rng, &out[sent], tm_dst);
         }
         for (int k = (int) tm_below(&rng, 20); k > 0 && posted < nr; k--, posted++) {
             post_receive(&r[posted]);
@@ -212,14 +193,15 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
         if (0 == tm_below(&rng, 4)) {
             int flag;
 
-            TM_MPI(MPI_Iprobe(src, TAG_LAST + 1, comm, &flag, MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Iprobe(tm_src, TAG_LAST + 1, comm, &flag, MPI_STATUS_IGNORE));
         }
     }
     for (; sent < n; sent++) {
-        start_send(&rng, &out[sent], dst);
+        start_send(&rng, &out[sent], tm_dst);
     }
     if (POST_LAST == posting) {
-        wait_for_last(src);
+        /* then all before it are here, too, as far as they can arrive unasked */
+        tm_iprobe(tm_src, TAG_LAST, comm, MPI_STATUS_IGNORE);
     }
     for (; posted < nr; posted++) {
         post_receive(&r[posted]);
@@ -367,13 +349,9 @@ static void all_senders(int round, int per_pair, int ntags, int wild, bool post_
     }
     for (int i = 0; i < nr; i++) {
         if (!r[i].is_done) {
-            int cancelled;
-
             TM_MPI(MPI_Cancel(&r[i].req));
-            TM_MPI(MPI_Wait(&r[i].req, &r[i].st));
-            TM_MPI(MPI_Test_cancelled(&r[i].st, &cancelled));
-            TM_CHECK(cancelled, "receive %d of %d holds a message although all have been received",
-                     i, nr);
+            TM_CHECK(tm_wait_cancelled(&r[i].req, &r[i].st),
+                     "receive %d of %d holds a message although all have been received", i, nr);
         }
     }
     assign_messages(r, nr, in, per_pair);

@@ -8,7 +8,6 @@
 #include "tm_test.h"
 
 static MPI_Comm comm;
-static int dst, src;
 
 typedef struct record {
     int i;
@@ -73,14 +72,14 @@ static void packed(int n, int how)
                 TM_MPI(MPI_Pack(&out[i], 1, type, obuf, room, &at, comm));
             }
         }
-        TM_MPI(MPI_Isend(obuf, at, MPI_PACKED, dst, how, comm, &req));
+        TM_MPI(MPI_Isend(obuf, at, MPI_PACKED, tm_dst, how, comm, &req));
     } else {
-        TM_MPI(MPI_Isend(out, n, type, dst, how, comm, &req));
+        TM_MPI(MPI_Isend(out, n, type, tm_dst, how, comm, &req));
     }
     if (0 != (how & 2)) {
-        TM_MPI(MPI_Probe(src, how, comm, &st));
+        TM_MPI(MPI_Probe(tm_src, how, comm, &st));
         TM_MPI(MPI_Get_count(&st, MPI_PACKED, &got));
-        TM_MPI(MPI_Recv(ibuf, got, MPI_PACKED, src, how, comm, &st));
+        TM_MPI(MPI_Recv(ibuf, got, MPI_PACKED, tm_src, how, comm, &st));
         for (int i = 0, pos = 0; i < n; i++) {
             if (0 == i % 2) {
                 TM_MPI(MPI_Unpack(ibuf, got, &pos, &in[i].i, 1, MPI_INT, comm));
@@ -91,11 +90,14 @@ static void packed(int n, int how)
             }
         }
     } else {
-        TM_MPI(MPI_Recv(in, n, type, src, how, comm, &st));
+        TM_MPI(MPI_Recv(in, n, type, tm_src, how, comm, &st));
         TM_MPI(MPI_Get_count(&st, type, &got));
         TM_CHECK(got == n, "MPI_Get_count of packed records gave %d, expected %d", got, n);
     }
-    check_records(in, n, src, 1 == how ? "packed" : 2 == how ? "unpacked" : "packed and unpacked");
+    check_records(in, n, tm_src,
+                  1 == how   ? "packed"
+                  : 2 == how ? "unpacked"
+                             : "packed and unpacked");
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Type_free(&type));
     free(out);
@@ -123,19 +125,20 @@ static void external32(int n)
     ibuf = tm_alloc((size_t) room);
     TM_MPI(MPI_Pack_external("external32", out, n, type, obuf, room, &at));
     TM_CHECK(at == room, "MPI_Pack_external wrote %ld of %ld bytes", (long) at, (long) room);
-    TM_MPI(MPI_Isend(obuf, tm_int((size_t) at), MPI_BYTE, dst, 7, comm, &req));
-    TM_MPI(MPI_Recv(ibuf, tm_int((size_t) room), MPI_BYTE, src, 7, comm, &st));
-    tm_expect_status(&st, src, 7, (size_t) room);
+    TM_MPI(MPI_Isend(obuf, tm_int((size_t) at), MPI_BYTE, tm_dst, 7, comm, &req));
+    TM_MPI(MPI_Recv(ibuf, tm_int((size_t) room), MPI_BYTE, tm_src, 7, comm, &st));
+    tm_expect_status(&st, tm_src, 7, (size_t) room);
     for (int i = 0; i < n; i += 1 + n / 7) {
         const unsigned char *p = ibuf + 14 * i;
         int value = (int) ((unsigned) p[0] << 24 | (unsigned) p[1] << 16 | (unsigned) p[2] << 8 |
                            p[3]);
 
-        TM_CHECK(value == record_of(src, i).i, "external32: record %d begins with %d, expected %d",
-                 i, value, record_of(src, i).i);
+        TM_CHECK(value == record_of(tm_src, i).i,
+                 "external32: record %d begins with %d, expected %d", i, value,
+                 record_of(tm_src, i).i);
     }
     TM_MPI(MPI_Unpack_external("external32", ibuf, room, &pos, in, n, type));
-    check_records(in, n, src, "external32");
+    check_records(in, n, tm_src, "external32");
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Type_free(&type));
     free(out);
@@ -167,12 +170,12 @@ static void as_packed(MPI_Datatype type, int nints, const char *name)
     TM_MPI(MPI_Pack(out, 1, type, want, size, &at, comm));
     TM_CHECK(at == size, "%s: MPI_Pack wrote %d of %d bytes", name, at, size);
     for (int i = 0; i < 2; i++) {
-        TM_MPI(MPI_Isend(out, 1, type, dst, 20 + i, comm, &req[i]));
+        TM_MPI(MPI_Isend(out, 1, type, tm_dst, 20 + i, comm, &req[i]));
     }
-    TM_MPI(MPI_Recv(got, size / 4, MPI_INT, src, 20, comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Recv(got, size / 4, MPI_INT, tm_src, 20, comm, MPI_STATUS_IGNORE));
     TM_CHECK(0 == memcmp(got, want, (size_t) size),
              "%s: received as ints it is not what MPI_Pack makes", name);
-    TM_MPI(MPI_Recv(in, 1, type, src, 21, comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Recv(in, 1, type, tm_src, 21, comm, MPI_STATUS_IGNORE));
     at = 0;
     TM_MPI(MPI_Pack(in, 1, type, again, size, &at, comm));
     TM_CHECK(0 == memcmp(again, want, (size_t) size), "%s: received as the type it differs", name);
@@ -220,13 +223,12 @@ static void overlapping(int n)
     for (int i = 0; i < n + 20; i++) {
         out[i] = 1000 * tm_rank + i;
     }
-    TM_MPI(MPI_Type_vector(20, n, 1, MPI_INT, &type));
-    TM_MPI(MPI_Type_commit(&type));
-    TM_MPI(MPI_Isend(out, 1, type, dst, 30, comm, &req));
-    TM_MPI(MPI_Recv(in, 20 * n, MPI_INT, src, 30, comm, &st));
-    tm_expect_status(&st, src, 30, 20 * (size_t) n * sizeof(int));
+    type = tm_vector(20, n, 1, MPI_INT);
+    TM_MPI(MPI_Isend(out, 1, type, tm_dst, 30, comm, &req));
+    TM_MPI(MPI_Recv(in, 20 * n, MPI_INT, tm_src, 30, comm, &st));
+    tm_expect_status(&st, tm_src, 30, 20 * (size_t) n * sizeof(int));
     for (int i = 0; i < 20 * n; i++) {
-        int want = 1000 * src + i % n + i / n;
+        int want = 1000 * tm_src + i % n + i / n;
 
         if (!TM_CHECK(in[i] == want, "overlapping pieces: element %d is %d, expected %d", i, in[i],
                       want)) {
@@ -255,9 +257,9 @@ static void nothing(void)
     }
     for (int i = 0; i < 9; i++) {
         tm_status_reset(&st);
-        TM_MPI(
-            MPI_Sendrecv(&x, 1000, type[i % 3], dst, 40, &x, 77, type[i / 3], src, 40, comm, &st));
-        tm_expect_single(&st, src, 40, 0);
+        TM_MPI(MPI_Sendrecv(&x, 1000, type[i % 3], tm_dst, 40, &x, 77, type[i / 3], tm_src, 40,
+                            comm, &st));
+        tm_expect_single(&st, tm_src, 40, 0);
         TM_CHECK(5 == x, "a message of nothing wrote to the buffer");
     }
     for (int i = 0; i < 3; i++) {
@@ -269,8 +271,6 @@ int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "packed");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     for (int n = 1; n < 100000; n *= 9) {
         for (int how = 1; how < 4; how++) {
             packed(n, how);

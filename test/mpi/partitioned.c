@@ -18,13 +18,12 @@ static int value_of(int from, int round, int i)
  */
 static void transfer(int send_parts, int recv_parts, int total, int rounds)
 {
-    int right = (tm_rank + 1) % tm_size, left = (tm_rank + tm_size - 1) % tm_size;
     int *out = calloc((size_t) total, sizeof(int)), *in = calloc((size_t) total, sizeof(int));
     MPI_Request send, recv;
 
-    TM_MPI(MPI_Psend_init(out, send_parts, total / send_parts, MPI_INT, right, 5, MPI_COMM_WORLD,
+    TM_MPI(MPI_Psend_init(out, send_parts, total / send_parts, MPI_INT, tm_dst, 5, MPI_COMM_WORLD,
                           MPI_INFO_NULL, &send));
-    TM_MPI(MPI_Precv_init(in, recv_parts, total / recv_parts, MPI_INT, left, 5, MPI_COMM_WORLD,
+    TM_MPI(MPI_Precv_init(in, recv_parts, total / recv_parts, MPI_INT, tm_src, 5, MPI_COMM_WORLD,
                           MPI_INFO_NULL, &recv));
     for (int round = 0; round < rounds; round++) {
         memset(in, 0xff, (size_t) total * sizeof(int));
@@ -46,7 +45,7 @@ static void transfer(int send_parts, int recv_parts, int total, int rounds)
                 TM_MPI(MPI_Parrived(recv, part, &flag));
             }
             for (int j = part * (total / recv_parts); j < (part + 1) * (total / recv_parts); j++) {
-                TM_CHECK(in[j] == value_of(left, round, j), "%d/%d partitions, int %d is %d",
+                TM_CHECK(in[j] == value_of(tm_src, round, j), "%d/%d partitions, int %d is %d",
                          send_parts, recv_parts, j, in[j]);
             }
         }

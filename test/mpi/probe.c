@@ -14,7 +14,6 @@
 enum { PROBE, IPROBE, MPROBE_MRECV, MPROBE_IMRECV, IMPROBE_MRECV, IMPROBE_IMRECV, NKINDS };
 
 static MPI_Comm comm;
-static int dst, src;
 
 /* The counts that a status gives for n bytes as bytes and as ints. */
 static void check_counts(const MPI_Status *st, int from, int tag, size_t n)
@@ -46,9 +45,7 @@ static void probe_and_receive(int kind, int from, int tag, int want_src, int wan
         TM_MPI(MPI_Probe(from, tag, comm, &st));
         break;
     case IPROBE:
-        while (!flag) {
-            TM_MPI(MPI_Iprobe(from, tag, comm, &flag, &st));
-        }
+        tm_iprobe(from, tag, comm, &st);
         break;
     case MPROBE_MRECV:
     case MPROBE_IMRECV:
@@ -93,7 +90,8 @@ static void probe_and_receive(int kind, int from, int tag, int want_src, int wan
 static void nothing_there(void)
 {
     for (int i = 0; i < 100; i++) {
-        int flag = 1, from = 0 == i % 2 ? src : MPI_ANY_SOURCE, tag = i % 4 < 2 ? 1 : MPI_ANY_TAG;
+        int flag = 1, from = 0 == i % 2 ? tm_src : MPI_ANY_SOURCE,
+            tag = i % 4 < 2 ? 1 : MPI_ANY_TAG;
         MPI_Message msg = MPI_MESSAGE_NO_PROC;
         MPI_Status st;
 
@@ -120,15 +118,12 @@ static void every_pattern(size_t max)
                 int tag = 100 * kind + pattern;
                 MPI_Request req;
 
-                tm_fill(buf, n, tm_key(tm_rank, dst, tag, i));
-                if (0 == pattern % 2) {
-                    TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
-                } else {
-                    TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, &req));
-                }
-                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : src,
-                                  pattern & 2 ? MPI_ANY_TAG : tag, src, tag, n,
-                                  tm_key(src, tm_rank, tag, i));
+                tm_fill(buf, n, tm_key(tm_rank, tm_dst, tag, i));
+                TM_MPI((0 == pattern % 2 ? MPI_Isend : MPI_Issend)(buf, (int) n, MPI_BYTE, tm_dst,
+                                                                   tag, comm, &req));
+                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : tm_src,
+                                  pattern & 2 ? MPI_ANY_TAG : tag, tm_src, tag, n,
+                                  tm_key(tm_src, tm_rank, tag, i));
                 TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
             }
         }
@@ -153,16 +148,16 @@ static void order(size_t n)
 
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(n);
-        tm_fill(out[i], len, tm_key(tm_rank, dst, i, 5));
-        TM_MPI(MPI_Isend(out[i], (int) len, MPI_BYTE, dst, i, comm, &req[i]));
+        tm_fill(out[i], len, tm_key(tm_rank, tm_dst, i, 5));
+        TM_MPI(MPI_Isend(out[i], (int) len, MPI_BYTE, tm_dst, i, comm, &req[i]));
     }
     for (int i = 0; i < COUNT; i++) {
         size_t len = 1 == i % 3 ? n : (size_t) i;
 
         for (int k = 0; k < 3; k++) {
             tm_status_reset(&st);
-            TM_MPI(MPI_Probe(0 == k ? src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
-            tm_expect_single(&st, src, i, len);
+            TM_MPI(MPI_Probe(0 == k ? tm_src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+            tm_expect_single(&st, tm_src, i, len);
         }
         if (i == COUNT / 2) {
             /*
@@ -171,12 +166,11 @@ static void order(size_t n)
              */
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in[i], (int) n, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
-            tm_expect_single(&st, src, i, len);
-            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5),
-                           "receive between matched messages");
+            tm_expect_message(&st, in[i], tm_src, i, len, tm_key(tm_src, tm_rank, i, 5),
+                              "receive between matched messages");
             msg[i] = MPI_MESSAGE_NULL;
         } else {
-            TM_MPI(MPI_Mprobe(src, MPI_ANY_TAG, comm, &msg[i], &st));
+            TM_MPI(MPI_Mprobe(tm_src, MPI_ANY_TAG, comm, &msg[i], &st));
         }
     }
     /* Receive in reverse order, every second without waiting. */
@@ -192,21 +186,19 @@ static void order(size_t n)
             TM_MPI(MPI_Imrecv(in[i], (int) n, MPI_BYTE, &msg[i], &rreq[i]));
         } else {
             TM_MPI(MPI_Mrecv(in[i], (int) n, MPI_BYTE, &msg[i], &st));
-            tm_expect_single(&st, src, i, len);
-            tm_expect_data(in[i], len, tm_key(src, tm_rank, i, 5), "matched message received late");
+            tm_expect_message(&st, in[i], tm_src, i, len, tm_key(tm_src, tm_rank, i, 5),
+                              "matched message received late");
         }
     }
     for (int i = 0; i < COUNT; i++) {
         if (MPI_REQUEST_NULL != rreq[i]) {
-            tm_wait_recv(&rreq[i], in[i], src, i, 1 == i % 3 ? n : (size_t) i,
-                         tm_key(src, tm_rank, i, 5));
+            tm_wait_recv(&rreq[i], in[i], tm_src, i, 1 == i % 3 ? n : (size_t) i,
+                         tm_key(tm_src, tm_rank, i, 5));
         }
     }
     TM_MPI(MPI_Waitall(COUNT, req, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < COUNT; i++) {
-        tm_free(out[i]);
-        tm_free(in[i]);
-    }
+    tm_free_all(out, COUNT);
+    tm_free_all(in, COUNT);
     TM_MPI(MPI_Barrier(comm));
 }
 
@@ -219,26 +211,24 @@ static void keep_matched(size_t n)
     MPI_Request req, sreq;
     MPI_Status st;
 
-    tm_fill(out, n, tm_key(tm_rank, dst, 3, 6));
-    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 3, comm, &req));
-    TM_MPI(MPI_Mprobe(src, 3, comm, &msg, &st));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, 3, 6));
+    TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 3, comm, &req));
+    TM_MPI(MPI_Mprobe(tm_src, 3, comm, &msg, &st));
     for (int i = 0; i < ROUNDS; i++) {
         size_t len = 49 == i % 50 ? n : (size_t) (i % 64);
-        unsigned char *to = len > 64 ? big : small, *from = tm_alloc(len);
+        unsigned char *to = len > 64 ? big : small,
+                      *from = tm_alloc_data(len, tm_key(tm_rank, tm_dst, 3, 100 + i));
 
-        tm_fill(from, len, tm_key(tm_rank, dst, 3, 100 + i));
-        TM_MPI(MPI_Isend(from, (int) len, MPI_BYTE, dst, 3, comm, &sreq));
-        tm_status_reset(&st);
-        TM_MPI(MPI_Recv(to, (int) len, MPI_BYTE, src, 3, comm, &st));
-        tm_expect_single(&st, src, 3, len);
-        tm_expect_data(to, len, tm_key(src, tm_rank, 3, 100 + i), "message after a matched one");
+        TM_MPI(MPI_Isend(from, (int) len, MPI_BYTE, tm_dst, 3, comm, &sreq));
+        tm_recv(to, len, tm_src, 3, comm, tm_key(tm_src, tm_rank, 3, 100 + i),
+                "message after a matched one");
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         tm_free(from);
     }
     tm_status_reset(&st);
     TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
-    tm_expect_single(&st, src, 3, n);
-    tm_expect_data(in, n, tm_key(src, tm_rank, 3, 6), "matched message kept for long");
+    tm_expect_message(&st, in, tm_src, 3, n, tm_key(tm_src, tm_rank, 3, 6),
+                      "matched message kept for long");
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     tm_free(out);
     tm_free(in);
@@ -264,12 +254,12 @@ static void freed_before_received(size_t n)
 
     TM_MPI(MPI_Comm_dup(comm, &freed));
     TM_MPI(MPI_Comm_set_errhandler(freed, MPI_ERRORS_RETURN));
-    tm_fill(out, n, tm_key(tm_rank, dst, 8, 6));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, 8, 6));
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, i, freed, &sreq[i]));
+        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, i, freed, &sreq[i]));
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Mprobe(src, i, freed, &msg[i], &st));
+        TM_MPI(MPI_Mprobe(tm_src, i, freed, &msg[i], &st));
     }
     TM_MPI(MPI_Comm_free(&freed));
     TM_MPI(MPI_Comm_dup(comm, &other));
@@ -291,7 +281,7 @@ static void freed_before_received(size_t n)
         }
         TM_CHECK(want == tm_class(rc), "a message of a freed communicator: error class %d, not %d",
                  tm_class(rc), want);
-        tm_expect_data(in, room, tm_key(src, tm_rank, 8, 6), "message of a freed communicator");
+        tm_expect_data(in, room, tm_key(tm_src, tm_rank, 8, 6), "message of a freed communicator");
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
     TM_MPI(MPI_Comm_free(&other));
@@ -316,21 +306,18 @@ static void from_anybody(int per_peer, size_t max)
         tm_rng_t rng = tm_rng(77, tm_key(tm_rank, to, 9, seq));
         size_t n = tm_rand_size(&rng, max);
 
-        out[i] = tm_alloc(n);
-        tm_fill(out[i], n, tm_key(tm_rank, to, seq % 7, seq));
+        out[i] = tm_alloc_data(n, tm_key(tm_rank, to, seq % 7, seq));
         TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, to, seq % 7, comm, &req[i]));
     }
     for (int i = 0; i < total; i++) {
         MPI_Message msg;
         MPI_Status st;
-        int from, seq, flag = 0, bytes;
+        int from, seq, bytes;
 
         if (0 == i % 2) {
             TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
         } else {
-            while (!flag) {
-                TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &msg, &st));
-            }
+            tm_improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &st);
         }
         from = st.MPI_SOURCE;
         if (!TM_CHECK(from >= 0 && from < tm_size, "a probe gave source %d", from)) {
@@ -351,14 +338,12 @@ static void from_anybody(int per_peer, size_t max)
         } else {
             TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
         }
-        tm_expect_single(&st, from, seq % 7, n);
-        tm_expect_data(in, n, tm_key(from, tm_rank, seq % 7, seq), "message from anybody");
+        tm_expect_message(&st, in, from, seq % 7, n, tm_key(from, tm_rank, seq % 7, seq),
+                          "message from anybody");
         tm_free(in);
     }
     TM_MPI(MPI_Waitall(total, req, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < total; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, total);
     free(out);
     free(req);
     free(seen);
@@ -405,8 +390,6 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "probe");
     max = (size_t) tm_arg(argc, argv, 1, 1048577);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     nothing_there();
     every_pattern(max);
     order(30);

@@ -302,8 +302,7 @@ typedef int (*isend_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, M
 
 static void send_fill(const tm_layout_t *l, const rnd_msg_t *m)
 {
-    memset(l->mem, GAP, (size_t) (l->hi - l->lo));
-    tm_layout_fill(l, l->mem, m->n, m->key);
+    tm_layout_write(l, m->n, m->key, GAP);
 }
 
 /* By the persistent request. False: it is in use. */
@@ -428,7 +427,7 @@ static void recv_room(rnd_lane_t *lane, tm_layout_t *l, size_t *room, size_t n, 
     *l = tm_layout_alloc(type, count);
     *room = count * type->size;
     *may_fail = *room < n;
-    memset(l->mem, UNTOUCHED, (size_t) (l->hi - l->lo));
+    tm_layout_write(l, 0, 0, UNTOUCHED);
 }
 
 /* Never a request that lacks a message: is_reserved. */
@@ -463,7 +462,7 @@ static void def_open(rnd_lane_t *lane, rnd_def_t *def, const rnd_op_t *op)
 
 void rnd_def_use(rnd_def_t *def, rnd_op_t *op)
 {
-    memset(def->l.mem, UNTOUCHED, (size_t) (def->l.hi - def->l.lo));
+    tm_layout_write(&def->l, 0, 0, UNTOUCHED);
     op->slot = def->slot;
     op->src = def->src;
     op->tag = def->tag;

@@ -355,8 +355,7 @@ static void exchange_synchronous(rnd_lane_t *lane, int round, int dst, int src)
     rnd_step(lane, "MPI_Recv from MPI_Issend");
     tm_status_reset(&st);
     TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, MPI_ANY_SOURCE, tag, lane->ctl, &st));
-    tm_expect_single(&st, src, tag, nin);
-    tm_expect_data(in, nin, tm_key(src, tm_rank, tag, lane->epoch), "MPI_Issend");
+    tm_expect_message(&st, in, src, tag, nin, tm_key(src, tm_rank, tag, lane->epoch), "MPI_Issend");
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     if (is_persistent) {
         TM_MPI(MPI_Request_free(&req));

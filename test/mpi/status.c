@@ -28,7 +28,6 @@ enum {
 };
 
 static MPI_Comm comm;
-static int dst, src;
 
 /*
  * A record of char, double[2], int, short; prefix[k] is the first k basic elements of it, somewhere
@@ -91,21 +90,15 @@ static MPI_Datatype whole_and_part(int whole, int k)
 /* Look at the message until it is there. */
 static void probe(int how, int tag, MPI_Message *msg, MPI_Status *st)
 {
-    int flag = 0;
-
     switch (how) {
     case PROBE:
-        TM_MPI(MPI_Probe(src, tag, comm, st));
+        TM_MPI(MPI_Probe(tm_src, tag, comm, st));
         break;
     case IPROBE:
-        while (!flag) {
-            TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, tag, comm, &flag, st));
-        }
+        tm_iprobe(MPI_ANY_SOURCE, tag, comm, st);
         break;
     case IMPROBE:
-        while (!flag) {
-            TM_MPI(MPI_Improbe(src, tag, comm, &flag, msg, st));
-        }
+        tm_improbe(tm_src, tag, comm, msg, st);
         break;
     default:
         TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, tag, comm, msg, st));
@@ -123,12 +116,12 @@ static void receive(int how, void *buf, int room, int tag, MPI_Status *st)
 
     switch (how) {
     case RECV:
-        TM_MPI(MPI_Recv(buf, room, record, src, tag, comm, st));
+        TM_MPI(MPI_Recv(buf, room, record, tm_src, tag, comm, st));
         break;
     case PROBE:
     case IPROBE:
         probe(how, tag, NULL, st);
-        TM_MPI(MPI_Recv(buf, room, record, src, tag, comm, recv_st));
+        TM_MPI(MPI_Recv(buf, room, record, tm_src, tag, comm, recv_st));
         break;
     case MPROBE:
     case IMPROBE:
@@ -145,11 +138,9 @@ static void receive(int how, void *buf, int room, int tag, MPI_Status *st)
         TM_MPI(MPI_Wait(&req, st));
         break;
     default:
-        TM_MPI(MPI_Irecv(buf, room, record, src, tag, comm, &req));
+        TM_MPI(MPI_Irecv(buf, room, record, tm_src, tag, comm, &req));
         if (TEST == how) {
-            while (!flag) {
-                TM_MPI(MPI_Test(&req, &flag, st));
-            }
+            tm_test(&req, st);
         } else if (GET_STATUS == how) {
             while (!flag) {
                 TM_MPI(MPI_Request_get_status(req, &flag, st));
@@ -185,13 +176,14 @@ static void partial(int how, int whole, int k)
 
     tm_status_reset(&st);
     if (SENDRECV == how) {
-        TM_MPI(MPI_Sendrecv(out, 1, type, dst, tag, in, whole + 1, record, src, tag, comm, &st));
+        TM_MPI(
+            MPI_Sendrecv(out, 1, type, tm_dst, tag, in, whole + 1, record, tm_src, tag, comm, &st));
     } else {
-        TM_MPI(MPI_Isend(out, 1, type, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Isend(out, 1, type, tm_dst, tag, comm, &sreq));
         receive(how, in, whole + 1, tag, &st);
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     }
-    tm_expect_single(&st, src, tag, bytes);
+    tm_expect_single(&st, tm_src, tag, bytes);
     check_counts(&st, whole, k, names[how]);
     TM_MPI(MPI_Type_free(&type));
     free(out);
@@ -208,8 +200,8 @@ static void nothing(void)
     TM_MPI(MPI_Type_contiguous(0, MPI_INT, &empty));
     TM_MPI(MPI_Type_commit(&empty));
     tm_status_reset(&st);
-    TM_MPI(MPI_Sendrecv(NULL, 7, empty, dst, 1, NULL, 3, empty, src, 1, comm, &st));
-    tm_expect_single(&st, src, 1, 0);
+    TM_MPI(MPI_Sendrecv(NULL, 7, empty, tm_dst, 1, NULL, 3, empty, tm_src, 1, comm, &st));
+    tm_expect_single(&st, tm_src, 1, 0);
     TM_MPI(MPI_Get_count(&st, empty, &count));
     TM_MPI(MPI_Get_elements(&st, MPI_DOUBLE, &elements));
     TM_CHECK(0 == count && 0 == elements, "nothing: MPI_Get_count %d, MPI_Get_elements %d", count,
@@ -222,7 +214,7 @@ static void nothing(void)
 /* One message of n bytes with this tag. */
 static void send_one(const void *buf, size_t n, int tag, MPI_Request *req)
 {
-    TM_MPI(MPI_Isend(buf, tm_int(n), MPI_BYTE, dst, tag, comm, req));
+    TM_MPI(MPI_Isend(buf, tm_int(n), MPI_BYTE, tm_dst, tag, comm, req));
 }
 
 /* The probes, receives and single completions. */
@@ -234,12 +226,12 @@ static void ignore_one(size_t n)
     MPI_Message msg;
     int flag = 0, which;
 
-    tm_fill(out, n, tm_key(tm_rank, dst, 5, 0));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, 5, 0));
     for (int i = 0; i < COUNT; i++) {
         send_one(out, n, 5, &sreq[i]);
     }
-    TM_MPI(MPI_Probe(src, 5, comm, MPI_STATUS_IGNORE));
-    TM_MPI(MPI_Iprobe(src, 5, comm, &flag, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Probe(tm_src, 5, comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Iprobe(tm_src, 5, comm, &flag, MPI_STATUS_IGNORE));
     TM_CHECK(flag, "MPI_Iprobe does not see what MPI_Probe saw");
     for (int i = 0; i < COUNT; i++) {
         memset(in, 0xee, n);
@@ -248,16 +240,14 @@ static void ignore_one(size_t n)
             TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, comm,
                             MPI_STATUS_IGNORE));
         } else if (1 == i) {
-            TM_MPI(MPI_Mprobe(src, MPI_ANY_TAG, comm, &msg, MPI_STATUS_IGNORE));
+            TM_MPI(MPI_Mprobe(tm_src, MPI_ANY_TAG, comm, &msg, MPI_STATUS_IGNORE));
             TM_MPI(MPI_Mrecv(in, tm_int(n), MPI_BYTE, &msg, MPI_STATUS_IGNORE));
         } else if (2 == i) {
-            for (flag = 0; !flag;) {
-                TM_MPI(MPI_Improbe(src, 5, comm, &flag, &msg, MPI_STATUS_IGNORE));
-            }
+            tm_improbe(tm_src, 5, comm, &msg, MPI_STATUS_IGNORE);
             TM_MPI(MPI_Imrecv(in, tm_int(n), MPI_BYTE, &msg, &req));
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         } else {
-            TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, 5, comm,
+            TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, 5, comm,
                              &req));
             for (flag = 0; !flag;) {
                 if (3 == i) {
@@ -276,13 +266,14 @@ static void ignore_one(size_t n)
             }
             TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         }
-        tm_expect_data(in, n, tm_key(src, tm_rank, 5, 0), "received without a status");
+        tm_expect_data(in, n, tm_key(tm_src, tm_rank, 5, 0), "received without a status");
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
-    TM_MPI(MPI_Sendrecv(out, tm_int(n), MPI_BYTE, dst, 6, in, tm_int(n), MPI_BYTE, src, 6, comm,
-                        MPI_STATUS_IGNORE));
-    TM_MPI(MPI_Sendrecv_replace(out, tm_int(n), MPI_BYTE, dst, 6, src, 6, comm, MPI_STATUS_IGNORE));
-    tm_expect_data(out, n, tm_key(src, tm_rank, 5, 0), "MPI_Sendrecv_replace without a status");
+    TM_MPI(MPI_Sendrecv(out, tm_int(n), MPI_BYTE, tm_dst, 6, in, tm_int(n), MPI_BYTE, tm_src, 6,
+                        comm, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Sendrecv_replace(out, tm_int(n), MPI_BYTE, tm_dst, 6, tm_src, 6, comm,
+                                MPI_STATUS_IGNORE));
+    tm_expect_data(out, n, tm_key(tm_src, tm_rank, 5, 0), "MPI_Sendrecv_replace without a status");
     TM_MPI(MPI_Recv(in, 1, MPI_BYTE, MPI_PROC_NULL, 6, comm, MPI_STATUS_IGNORE));
     tm_free(out);
     tm_free(in);
@@ -298,8 +289,8 @@ static void ignore_all(int how)
     for (int i = 0; i < COUNT; i++) {
         out[i] = 100 * tm_rank + i;
         in[i] = -1;
-        TM_MPI(MPI_Irecv(&in[i], 1, MPI_INT, src, i, comm, &req[i]));
-        TM_MPI(MPI_Isend(&out[i], 1, MPI_INT, dst, i, comm, &req[COUNT + i]));
+        TM_MPI(MPI_Irecv(&in[i], 1, MPI_INT, tm_src, i, comm, &req[i]));
+        TM_MPI(MPI_Isend(&out[i], 1, MPI_INT, tm_dst, i, comm, &req[COUNT + i]));
         req[2 * COUNT + i] = MPI_REQUEST_NULL;
     }
     if (0 == how) {
@@ -309,16 +300,13 @@ static void ignore_all(int how)
         TM_MPI(MPI_Testall(3 * COUNT, req, &flag, MPI_STATUSES_IGNORE));
     }
     while (how > 1 && left > 0) {
-        if (2 == how) {
-            TM_MPI(MPI_Waitsome(3 * COUNT, req, &n, index, MPI_STATUSES_IGNORE));
-        } else {
-            TM_MPI(MPI_Testsome(3 * COUNT, req, &n, index, MPI_STATUSES_IGNORE));
-        }
+        TM_MPI((2 == how ? MPI_Waitsome : MPI_Testsome)(3 * COUNT, req, &n, index,
+                                                        MPI_STATUSES_IGNORE));
         left -= n;
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_CHECK(in[i] == 100 * src + i, "MPI_STATUSES_IGNORE, way %d: got %d, expected %d", how,
-                 in[i], 100 * src + i);
+        TM_CHECK(in[i] == 100 * tm_src + i, "MPI_STATUSES_IGNORE, way %d: got %d, expected %d", how,
+                 in[i], 100 * tm_src + i);
         TM_CHECK(MPI_REQUEST_NULL == req[i] && MPI_REQUEST_NULL == req[COUNT + i],
                  "request %d is not null in the end", i);
     }
@@ -332,8 +320,8 @@ static void of_sends(size_t n)
     MPI_Status st[2];
     int cancelled = -1;
 
-    TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, src, 8, comm, &req[0]));
-    TM_MPI(MPI_Issend(out, tm_int(n), MPI_BYTE, dst, 8, comm, &req[1]));
+    TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, tm_src, 8, comm, &req[0]));
+    TM_MPI(MPI_Issend(out, tm_int(n), MPI_BYTE, tm_dst, 8, comm, &req[1]));
     tm_status_reset(&st[1]);
     TM_MPI(MPI_Wait(&req[1], &st[1]));
     TM_MPI(MPI_Test_cancelled(&st[1], &cancelled));
@@ -376,8 +364,6 @@ int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "status");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     make_types();
     for (int how = 0; how < NHOWS; how++) {
         for (int k = 0; k < PARTS; k++) {

@@ -56,8 +56,7 @@ static void exchange(int round, int target)
                 if (target >= 0 && target != dst) {
                     continue;
                 }
-                out[nsend] = tm_alloc(size);
-                tm_fill(out[nsend], size, tm_key(tm_rank, dst, round, i));
+                out[nsend] = tm_alloc_data(size, tm_key(tm_rank, dst, round, i));
                 TM_MPI(MPI_Isend(out[nsend], (int) size, MPI_BYTE, dst, i, comm, &sreq[nsend]));
                 nsend++;
             }
@@ -78,16 +77,12 @@ static void exchange(int round, int target)
          * they were posted.
          */
         i = BEFORE == how || AFTER == how ? k / tm_size : next[src]++;
-        tm_expect_single(&st, how >= WILD_SOURCE ? src : k % tm_size, i,
-                         size_of(src, tm_rank, round, i));
-        tm_expect_data(in[k], size_of(src, tm_rank, round, i), tm_key(src, tm_rank, round, i),
-                       "storm");
+        tm_expect_message(&st, in[k], how >= WILD_SOURCE ? src : k % tm_size, i,
+                          size_of(src, tm_rank, round, i), tm_key(src, tm_rank, round, i), "storm");
         tm_free(in[k]);
     }
     TM_MPI(MPI_Waitall(nsend, sreq, MPI_STATUSES_IGNORE));
-    for (int k = 0; k < nsend; k++) {
-        tm_free(out[k]);
-    }
+    tm_free_all(out, nsend);
     /* A fast rank's next round must not come into wild receives of this one. */
     TM_MPI(MPI_Barrier(comm));
     free(sreq);

@@ -53,9 +53,8 @@ static void cancel_all(void)
     usleep(WAIT);
     for (int i = 0; i < FROM_LAST; i++) {
         TM_MPI(MPI_Cancel(&req[i]));
-        TM_MPI(MPI_Wait(&req[i], &status));
-        TM_MPI(MPI_Test_cancelled(&status, &flag));
-        TM_CHECK(flag, "receive %d is complete and not cancelled", i);
+        TM_CHECK(tm_wait_cancelled(&req[i], &status), "receive %d is complete and not cancelled",
+                 i);
     }
     say("cancelled");
     for (;;) {
@@ -69,13 +68,13 @@ static void traffic(void)
     char *in = tm_calloc((size_t) (PAIRS * tm_size), LONG), *out = tm_calloc(1, LONG);
 
     for (long round = 0;; round++) {
-        int n = 0, to = (tm_rank + 1) % tm_size, from = (tm_rank + tm_size - 1) % tm_size;
+        int n = 0;
         for (int i = 0; i < PAIRS; i++) {
-            TM_MPI(MPI_Irecv(in + (size_t) i * LONG, LONG, MPI_BYTE, from, i, MPI_COMM_WORLD,
+            TM_MPI(MPI_Irecv(in + (size_t) i * LONG, LONG, MPI_BYTE, tm_src, i, MPI_COMM_WORLD,
                              &req[n++]));
         }
         for (int i = 0; i < PAIRS; i++) {
-            TM_MPI(MPI_Isend(out, i % 4 < 3 ? SHORT : LONG, MPI_BYTE, to, i, MPI_COMM_WORLD,
+            TM_MPI(MPI_Isend(out, i % 4 < 3 ? SHORT : LONG, MPI_BYTE, tm_dst, i, MPI_COMM_WORLD,
                              &req[n++]));
         }
         TM_MPI(MPI_Waitall(n, req, MPI_STATUSES_IGNORE));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Helpers of the MPI test programs: error counting, data patterns, guarded buffers, status checks,
- * random numbers.
+ * random numbers, and calls that many programs make alike.
  *
  * A program calls tm_init() or tm_init_thread(), checks with TM_CHECK and the tm_expect_*
  * functions, and returns the value of tm_finish(), which adds the errors of all ranks, has rank 0
@@ -37,6 +37,7 @@
 TM_SHARED const char *tm_name = "?";
 TM_SHARED int tm_rank = -1;
 TM_SHARED int tm_size;
+TM_SHARED int tm_dst, tm_src; /* in a ring of all: the next rank, and the one before */
 TM_SHARED uint64_t tm_seed;
 TM_SHARED atomic_int tm_errors;
 
@@ -133,6 +134,15 @@ static inline uint64_t tm_seed_default(void)
     return NULL != env ? strtoull(env, NULL, 0) : UINT64_C(20240607);
 }
 
+/* Ranks are those of comm from here on. */
+static inline void tm_use_ranks(MPI_Comm comm)
+{
+    TM_MPI(MPI_Comm_rank(comm, &tm_rank));
+    TM_MPI(MPI_Comm_size(comm, &tm_size));
+    tm_dst = (tm_rank + 1) % tm_size;
+    tm_src = (tm_rank + tm_size - 1) % tm_size;
+}
+
 static inline void tm_init_thread(int *argc, char ***argv, const char *name, int required)
 {
     int provided;
@@ -143,8 +153,7 @@ static inline void tm_init_thread(int *argc, char ***argv, const char *name, int
         fprintf(stderr, "%s: MPI_Init_thread failed\n", name);
         exit(3);
     }
-    MPI_Comm_rank(MPI_COMM_WORLD, &tm_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &tm_size);
+    tm_use_ranks(MPI_COMM_WORLD);
     if (provided < required) {
         TM_FATAL("thread level %d asked for, got %d", required, provided);
     }
@@ -241,6 +250,20 @@ static inline tm_rng_t tm_rng(uint64_t a, uint64_t b)
     tm_rng_t rng = {tm_mix(tm_seed + tm_mix(a + tm_mix(b)))};
 
     return rng;
+}
+
+/* The numbers below n, in any order. */
+static inline void tm_shuffle(tm_rng_t *rng, int n, int *out)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = i;
+    }
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int) tm_below(rng, (uint64_t) i + 1), t = out[i];
+
+        out[i] = out[j];
+        out[j] = t;
+    }
 }
 
 /* What a message contains: everything that names it goes in. */
@@ -455,12 +478,31 @@ static inline bool tm_expect_guard_at(const char *file, int line, const void *bu
                              "guard after the buffer");
 }
 
+/* One that has the data of key. */
+static inline void *tm_alloc_data(size_t n, uint64_t key)
+{
+    void *buf = tm_alloc(n);
+
+    tm_fill(buf, n, key);
+    return buf;
+}
+
 #define tm_free(buf) tm_free_at(__FILE__, __LINE__, buf)
 
 static inline void tm_free_at(const char *file, int line, void *buf)
 {
     tm_expect_guard_at(file, line, buf);
     free((unsigned char *) buf - TM_GUARD);
+}
+
+/* n of them, not the array. */
+#define tm_free_all(bufs, n) tm_free_all_at(__FILE__, __LINE__, bufs, n)
+
+static inline void tm_free_all_at(const char *file, int line, unsigned char *const *bufs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tm_free_at(file, line, bufs[i]);
+    }
 }
 
 /* ---- status ---- ----------------------------------------------------------------------------- */
@@ -530,6 +572,44 @@ static inline bool tm_expect_proc_null_at(const char *file, int line, const MPI_
     return tm_expect_status_at(file, line, st, MPI_PROC_NULL, MPI_ANY_TAG, 0);
 }
 
+/* Status and data of a message that one call has received. */
+#define tm_expect_message(st, buf, src, tag, n, key, what)                                         \
+    tm_expect_message_at(__FILE__, __LINE__, st, buf, src, tag, n, key, what)
+
+static inline bool tm_expect_message_at(const char *file, int line, const MPI_Status *st,
+                                        const void *buf, int src, int tag, size_t n, uint64_t key,
+                                        const char *what)
+{
+    bool has_status = tm_expect_single_at(file, line, st, src, tag, n);
+
+    return tm_expect_data_at(file, line, buf, n, key, what) && has_status;
+}
+
+/* ---- calls ---- ------------------------------------------------------------------------------ */
+
+/* n as a count of MPI. */
+static inline int tm_int(size_t n)
+{
+    if (n > 0x7fffffff) {
+        TM_FATAL("%zu is no MPI count", n);
+    }
+    return (int) n;
+}
+
+/* Receive what has this source and tag, n bytes, and check it. */
+#define tm_recv(buf, n, src, tag, comm, key, what)                                                 \
+    tm_recv_at(__FILE__, __LINE__, buf, n, src, tag, comm, key, what)
+
+static inline bool tm_recv_at(const char *file, int line, void *buf, size_t n, int src, int tag,
+                              MPI_Comm comm, uint64_t key, const char *what)
+{
+    MPI_Status st;
+
+    tm_status_reset(&st);
+    TM_MPI(MPI_Recv(buf, tm_int(n), MPI_BYTE, src, tag, comm, &st));
+    return tm_expect_message_at(file, line, &st, buf, src, tag, n, key, what);
+}
+
 /* Wait for a receive and check it whole: the status, the data and the guard. */
 #define tm_wait_recv(req, buf, src, tag, n, key)                                                   \
     tm_wait_recv_at(__FILE__, __LINE__, req, buf, src, tag, n, key)
@@ -541,9 +621,91 @@ static inline bool tm_wait_recv_at(const char *file, int line, MPI_Request *req,
 
     tm_status_reset(&st);
     TM_MPI(MPI_Wait(req, &st));
-    return tm_expect_single_at(file, line, &st, src, tag, n) &&
-           tm_expect_data_at(file, line, buf, n, key, "received data") &&
+    return tm_expect_message_at(file, line, &st, buf, src, tag, n, key, "received data") &&
            tm_expect_guard_at(file, line, buf);
+}
+
+/* Was it cancelled, or is it complete? */
+static inline bool tm_wait_cancelled(MPI_Request *req, MPI_Status *st)
+{
+    int cancelled = -1;
+
+    tm_status_reset(st);
+    TM_MPI(MPI_Wait(req, st));
+    TM_MPI(MPI_Test_cancelled(st, &cancelled));
+    TM_CHECK(0 == cancelled || 1 == cancelled, "MPI_Test_cancelled gave %d", cancelled);
+    return cancelled;
+}
+
+/* MPI_Test, MPI_Iprobe and MPI_Improbe, until they find something. */
+static inline void tm_test(MPI_Request *req, MPI_Status *st)
+{
+    for (int flag = 0; !flag;) {
+        TM_MPI(MPI_Test(req, &flag, st));
+    }
+}
+
+static inline void tm_iprobe(int source, int tag, MPI_Comm comm, MPI_Status *st)
+{
+    for (int flag = 0; !flag;) {
+        TM_MPI(MPI_Iprobe(source, tag, comm, &flag, st));
+    }
+}
+
+static inline void tm_improbe(int source, int tag, MPI_Comm comm, MPI_Message *msg, MPI_Status *st)
+{
+    for (int flag = 0; !flag;) {
+        TM_MPI(MPI_Improbe(source, tag, comm, &flag, msg, st));
+    }
+}
+
+/* Let src know that this rank has come here, and wait until dst has. */
+static inline void tm_handshake(int src, int dst, int tag, MPI_Comm comm)
+{
+    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, tag, NULL, 0, MPI_BYTE, dst, tag, comm,
+                        MPI_STATUS_IGNORE));
+}
+
+/* Tell dst a number. The value is the one that src tells. */
+static inline int tm_exchange(int mine, int dst, int src, int tag, MPI_Comm comm)
+{
+    int theirs = -1;
+
+    TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, tag, &theirs, 1, MPI_INT, src, tag, comm,
+                        MPI_STATUS_IGNORE));
+    return theirs;
+}
+
+/* A buffer for buffered sends. */
+static inline void *tm_buffer_attach(size_t size)
+{
+    void *buf = tm_calloc(1, size);
+
+    TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
+    return buf;
+}
+
+/* Detach it, overwrite and free it: nothing may need it any more. */
+static inline void tm_buffer_detach(void *want, size_t want_size)
+{
+    void *buf = NULL;
+    int size = -1;
+
+    TM_MPI(MPI_Buffer_detach(&buf, &size));
+    TM_CHECK(buf == want && size == (int) want_size,
+             "MPI_Buffer_detach gave %p %d, expected %p %zu", buf, size, want, want_size);
+    memset(want, 0xdd, want_size);
+    free(want);
+}
+
+/* MPI_Type_vector, to be freed. */
+static inline MPI_Datatype tm_vector(int n, int block, int stride, MPI_Datatype part)
+{
+    MPI_Datatype type;
+
+    TM_MPI(MPI_Type_vector(n, block, stride, part, &type));
+    TM_MPI(MPI_Type_commit(&type));
+    return type;
 }
 
 /* ---- others ---- ----------------------------------------------------------------------------- */
@@ -581,15 +743,6 @@ static inline bool tm_is_pml_tm(void)
 static inline bool tm_is_strict(void)
 {
     return tm_is_pml_tm() || NULL != getenv("TM_STRICT");
-}
-
-/* n as a count of MPI. */
-static inline int tm_int(size_t n)
-{
-    if (n > 0x7fffffff) {
-        TM_FATAL("%zu is no MPI count", n);
-    }
-    return (int) n;
 }
 
 /* Resident memory of this process, KiB. */

@@ -129,6 +129,13 @@ static inline void tm_type_free(tm_type_t *t)
     free(t);
 }
 
+static inline void tm_types_free(tm_type_t *const *types, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tm_type_free(types[i]);
+    }
+}
+
 /* ---- constructors ---- ----------------------------------------------------------------------- */
 
 /* A basic type of so many bytes. */
@@ -405,10 +412,14 @@ static inline void tm_layout_fill(const tm_layout_t *l, unsigned char *mem, size
     }
 }
 
-/*
- * The elements hold the first bytes of the data of key, and everything between and behind is still
- * byte rest.
- */
+/* The elements get the first bytes of the data of key, everything between and behind byte rest. */
+static inline void tm_layout_write(const tm_layout_t *l, size_t bytes, uint64_t key, int rest)
+{
+    memset(l->mem, rest, (size_t) (l->hi - l->lo));
+    tm_layout_fill(l, l->mem, bytes, key);
+}
+
+/* ... and this is still so. */
 #define tm_expect_layout(l, bytes, key, rest, what)                                                \
     tm_expect_layout_at(__FILE__, __LINE__, l, bytes, key, rest, what)
 

@@ -22,15 +22,11 @@ static const char *const kind_name[NKINDS] = {"MPI_Recv",  "MPI_Irecv, late", "M
                                               "MPI_Start"};
 
 static MPI_Comm comm, ctl;
-static int dst, src, next_tag;
+static int next_tag;
 
 static void start_send(const void *buf, size_t n, int tag, MPI_Request *req)
 {
-    if (0 == tag % 2) {
-        TM_MPI(MPI_Isend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
-    } else {
-        TM_MPI(MPI_Issend(buf, (int) n, MPI_BYTE, dst, tag, comm, req));
-    }
+    TM_MPI((0 == tag % 2 ? MPI_Isend : MPI_Issend)(buf, (int) n, MPI_BYTE, tm_dst, tag, comm, req));
 }
 
 /*
@@ -57,13 +53,13 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
     if (!can_test(n, IRECV_FIRST == kind || SENDRECV == kind || PERSISTENT == kind)) {
         goto done;
     }
-    tm_fill(out, n, tm_key(tm_rank, dst, tag, 0));
-    memset(l.mem, 0xee, (size_t) (l.hi - l.lo));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, tag, 0));
+    tm_layout_write(&l, 0, 0, 0xee);
     if (PERSISTENT == kind) {
         TM_MPI(MPI_Recv_init(buf, (int) count, type->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
         TM_MPI(MPI_Start(&rreq));
     } else if (IRECV_FIRST == kind) {
-        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, src, tag, comm, &rreq));
+        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, tm_src, tag, comm, &rreq));
         TM_MPI(MPI_Barrier(ctl));
     }
     if (SENDRECV != kind) {
@@ -73,11 +69,11 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
     tm_status_reset(&st);
     switch (kind) {
     case RECV:
-        rc = MPI_Recv(buf, (int) count, type->mpi, src, tag, comm, &st);
+        rc = MPI_Recv(buf, (int) count, type->mpi, tm_src, tag, comm, &st);
         break;
     case IRECV_LATE:
-        TM_MPI(MPI_Probe(src, tag, comm, MPI_STATUS_IGNORE));
-        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, src, tag, comm, &rreq));
+        TM_MPI(MPI_Probe(tm_src, tag, comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Irecv(buf, (int) count, type->mpi, tm_src, tag, comm, &rreq));
         rc = MPI_Wait(&rreq, &st);
         break;
     case IRECV_FIRST:
@@ -85,7 +81,7 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
         rc = MPI_Wait(&rreq, &st);
         break;
     case MRECV:
-        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mprobe(tm_src, tag, comm, &msg, MPI_STATUS_IGNORE));
         rc = MPI_Mrecv(buf, (int) count, type->mpi, &msg, &st);
         break;
     case IMRECV:
@@ -94,28 +90,26 @@ static void truncate_one(int kind, size_t n, const tm_type_t *type, size_t count
         rc = MPI_Wait(&rreq, &st);
         break;
     default:
-        rc = MPI_Sendrecv(out, (int) n, MPI_BYTE, dst, tag, buf, (int) count, type->mpi, src, tag,
-                          comm, &st);
+        rc = MPI_Sendrecv(out, (int) n, MPI_BYTE, tm_dst, tag, buf, (int) count, type->mpi, tm_src,
+                          tag, comm, &st);
         start_send(out, n, tag, &sreq[1]);
         break;
     }
     TM_CHECK(MPI_ERR_TRUNCATE == tm_class(rc),
              "%s of %zu bytes into %zu of type %s: error class %d, expected MPI_ERR_TRUNCATE",
              kind_name[kind], n, room, type->name, tm_class(rc));
-    TM_CHECK(st.MPI_SOURCE == src && st.MPI_TAG == tag,
+    TM_CHECK(st.MPI_SOURCE == tm_src && st.MPI_TAG == tag,
              "%s: status source %d tag %d, expected %d %d", kind_name[kind], st.MPI_SOURCE,
-             st.MPI_TAG, src, tag);
+             st.MPI_TAG, tm_src, tag);
     /* What fits is there, what is between and beside it is as before. */
-    tm_expect_layout(&l, room, tm_key(src, tm_rank, tag, 0), 0xee, kind_name[kind]);
+    tm_expect_layout(&l, room, tm_key(tm_src, tm_rank, tag, 0), 0xee, kind_name[kind]);
     if (MPI_REQUEST_NULL != rreq) {
         /* Open MPI has freed it already when the error handler returns */
         TM_MPI(MPI_Request_free(&rreq));
     }
     /* The next message. */
-    tm_status_reset(&st);
-    TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, tag, comm, &st));
-    tm_expect_single(&st, src, tag, n);
-    tm_expect_data(in, n, tm_key(src, tm_rank, tag, 0), "message after a truncated one");
+    tm_recv(in, n, tm_src, tag, comm, tm_key(tm_src, tm_rank, tag, 0),
+            "message after a truncated one");
     if (SENDRECV != kind) {
         TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
     }
@@ -152,13 +146,13 @@ static void many(size_t n, int how)
 
         out[i] = tm_alloc(n);
         in[i] = tm_alloc(room);
-        tm_fill(out[i], n, tm_key(tm_rank, dst, i, 3));
+        tm_fill(out[i], n, tm_key(tm_rank, tm_dst, i, 3));
         memset(in[i], 0xee, room);
         tm_status_reset(&st[i]);
-        TM_MPI(MPI_Irecv(in[i], (int) room, MPI_BYTE, src, i, comm, &rreq[i]));
+        TM_MPI(MPI_Irecv(in[i], (int) room, MPI_BYTE, tm_src, i, comm, &rreq[i]));
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, dst, i, comm, &sreq[i]));
+        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, tm_dst, i, comm, &sreq[i]));
     }
     if (0 == how) {
         rc = MPI_Waitall(COUNT, rreq, st);
@@ -208,19 +202,17 @@ static void many(size_t n, int how)
                  "receive %d: MPI_ERROR has class %d, expected %d", i, tm_class(st[i].MPI_ERROR),
                  want);
         if (MPI_SUCCESS == want) {
-            tm_expect_status(&st[i], src, i, n);
+            tm_expect_status(&st[i], tm_src, i, n);
         } else {
-            TM_CHECK(st[i].MPI_SOURCE == src && st[i].MPI_TAG == i,
+            TM_CHECK(st[i].MPI_SOURCE == tm_src && st[i].MPI_TAG == i,
                      "status source %d tag %d, expected %d %d", st[i].MPI_SOURCE, st[i].MPI_TAG,
-                     src, i);
+                     tm_src, i);
         }
-        tm_expect_data(in[i], room, tm_key(src, tm_rank, i, 3), "among truncated messages");
+        tm_expect_data(in[i], room, tm_key(tm_src, tm_rank, i, 3), "among truncated messages");
         tm_free(in[i]);
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < COUNT; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, COUNT);
     TM_MPI(MPI_Barrier(ctl));
 }
 
@@ -236,16 +228,15 @@ static void truncate_elements(const tm_type_t *spread, size_t count, const tm_ty
     MPI_Request req;
     MPI_Status st;
 
-    memset(out.mem, 0, (size_t) (out.hi - out.lo));
-    memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
-    tm_layout_fill(&out, out.mem, count * spread->size, tm_key(tm_rank, dst, tag, 0));
-    TM_MPI(MPI_Isend(tm_layout_buf(&out), (int) count, spread->mpi, dst, tag, comm, &req));
+    tm_layout_write(&out, count * spread->size, tm_key(tm_rank, tm_dst, tag, 0), 0);
+    tm_layout_write(&in, 0, 0, 0xee);
+    TM_MPI(MPI_Isend(tm_layout_buf(&out), (int) count, spread->mpi, tm_dst, tag, comm, &req));
     rc = MPI_Recv(tm_layout_buf(&in), (int) room, MPI_BYTE == type->mpi ? MPI_PACKED : type->mpi,
-                  src, tag, comm, &st);
+                  tm_src, tag, comm, &st);
     TM_CHECK(MPI_ERR_TRUNCATE == tm_class(rc),
              "%zu of type %s into %zu bytes: error class %d, expected MPI_ERR_TRUNCATE", count,
              spread->name, room, tm_class(rc));
-    tm_expect_layout(&in, room, tm_key(src, tm_rank, tag, 0), 0xee, spread->name);
+    tm_expect_layout(&in, room, tm_key(tm_src, tm_rank, tag, 0), 0xee, spread->name);
     TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
     tm_layout_free(&out);
     tm_layout_free(&in);
@@ -293,8 +284,6 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
     TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     tm_type_collection(types);
     for (int i = 0; i < nsizes; i++) {
         size_t n = sizes[i], room[] = {n - 1, 0, n / 2, n > 4096 ? 4096 : 1};
@@ -323,9 +312,7 @@ int main(int argc, char **argv)
         many(5000, how);
         many(300000, how);
     }
-    for (int t = 0; t < TM_NTYPES; t++) {
-        tm_type_free(types[t]);
-    }
+    tm_types_free(types, TM_NTYPES);
     TM_MPI(MPI_Comm_free(&comm));
     TM_MPI(MPI_Comm_free(&ctl));
     return tm_finish();
