@@ -16,10 +16,8 @@ static char from[BLOCKS * BLOCK], to[2 * BLOCKS * BLOCK];
 
 static void receive(int source, bool is_in_blocks)
 {
-    MPI_Datatype blocks;
+    MPI_Datatype blocks = tm_vector(BLOCKS, BLOCK, is_in_blocks ? 2 * BLOCK : BLOCK, MPI_BYTE);
 
-    TM_MPI(MPI_Type_vector(BLOCKS, BLOCK, is_in_blocks ? 2 * BLOCK : BLOCK, MPI_BYTE, &blocks));
-    TM_MPI(MPI_Type_commit(&blocks));
     TM_MPI(MPI_Recv(to, 1, blocks, source, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Type_free(&blocks));
     for (int i = 0; i < BLOCKS; i++) {
@@ -35,8 +33,7 @@ int main(int argc, char **argv)
 
     tm_init(&argc, &argv, "asleep");
     peer = 1 - tm_rank;
-    TM_CHECK(tm_counter_find("pml_tm_peers_moved", MPI_T_PVAR_CLASS_COUNTER, &moved),
-             "no such counter");
+    moved = tm_counter_open("pml_tm_peers_moved");
     memset(from, 7, sizeof(from));
     if (1 == tm_rank && argc > 1) {
         sleep((unsigned) atoi(argv[1]));

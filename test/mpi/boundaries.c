@@ -21,7 +21,7 @@ enum { POSTED, LATE, SYNCHRONOUS, MATCHED, PERSISTENT, NHOWS };
 enum { MAX_BOUNDARIES = 40 };
 
 static MPI_Comm comm;
-static int dst, src, next_tag;
+static int next_tag;
 
 /* Blocks of memory with gaps, and what is left of n bytes behind them, in one type. */
 static tm_type_t *blocks(size_t n, size_t block, ptrdiff_t stride, const char *name)
@@ -84,51 +84,43 @@ static tm_type_t *make_type(int kind, size_t n)
     }
 }
 
-/* Let both sides know that the other is here. */
-static void handshake(void)
-{
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, 32000, NULL, 0, MPI_BYTE, dst, 32000, comm,
-                        MPI_STATUS_IGNORE));
-}
-
 static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int how)
 {
     tm_layout_t out = tm_layout_alloc(from, 1), in = tm_layout_alloc(to, 1);
     int tag = next_tag++ % 30000;
-    uint64_t mine = tm_key(tm_rank, dst, tag, 0), theirs = tm_key(src, tm_rank, tag, 0);
+    uint64_t mine = tm_key(tm_rank, tm_dst, tag, 0), theirs = tm_key(tm_src, tm_rank, tag, 0);
     void *obuf = tm_layout_buf(&out), *ibuf = tm_layout_buf(&in);
     MPI_Request sreq, rreq = MPI_REQUEST_NULL;
     MPI_Message msg;
     MPI_Status st;
 
-    memset(out.mem, 0x11, (size_t) (out.hi - out.lo));
-    tm_layout_fill(&out, out.mem, n, mine);
-    memset(in.mem, 0xee, (size_t) (in.hi - in.lo));
+    tm_layout_write(&out, n, mine, 0x11);
+    tm_layout_write(&in, 0, 0, 0xee);
     tm_status_reset(&st);
     if (POSTED == how) {
-        TM_MPI(MPI_Irecv(ibuf, 1, to->mpi, src, tag, comm, &rreq));
-        handshake();
+        TM_MPI(MPI_Irecv(ibuf, 1, to->mpi, tm_src, tag, comm, &rreq));
+        tm_handshake(tm_src, tm_dst, 32000, comm); /* the receive is posted */
     } else if (PERSISTENT == how) {
         TM_MPI(MPI_Recv_init(ibuf, 1, to->mpi, MPI_ANY_SOURCE, tag, comm, &rreq));
         TM_MPI(MPI_Start(&rreq));
     }
     if (SYNCHRONOUS == how) {
-        TM_MPI(MPI_Issend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Issend(obuf, 1, from->mpi, tm_dst, tag, comm, &sreq));
     } else if (PERSISTENT == how) {
-        TM_MPI(MPI_Send_init(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Send_init(obuf, 1, from->mpi, tm_dst, tag, comm, &sreq));
         TM_MPI(MPI_Start(&sreq));
     } else {
-        TM_MPI(MPI_Isend(obuf, 1, from->mpi, dst, tag, comm, &sreq));
+        TM_MPI(MPI_Isend(obuf, 1, from->mpi, tm_dst, tag, comm, &sreq));
     }
     if (MATCHED == how) {
-        TM_MPI(MPI_Mprobe(src, tag, comm, &msg, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Mprobe(tm_src, tag, comm, &msg, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Mrecv(ibuf, 1, to->mpi, &msg, &st));
     } else if (MPI_REQUEST_NULL == rreq) {
-        TM_MPI(MPI_Recv(ibuf, 1, to->mpi, src, tag, comm, &st));
+        TM_MPI(MPI_Recv(ibuf, 1, to->mpi, tm_src, tag, comm, &st));
     } else {
         TM_MPI(MPI_Wait(&rreq, &st));
     }
-    tm_expect_single(&st, src, tag, n);
+    tm_expect_single(&st, tm_src, tag, n);
     tm_expect_layout(&in, n, theirs, 0xee, from->name);
     TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     tm_expect_layout(&out, n, mine, 0x11, "send buffer");
@@ -138,26 +130,6 @@ static void transfer(const tm_type_t *from, const tm_type_t *to, size_t n, int h
     }
     tm_layout_free(&out);
     tm_layout_free(&in);
-}
-
-/* The value of an integer parameter, or 0. */
-static size_t parameter(const char *name)
-{
-    unsigned long long value = 0;
-    int index, count, verbosity, binding, scope, len = 0, desc_len = 0;
-    MPI_T_cvar_handle handle;
-    MPI_Datatype type;
-    MPI_T_enum values;
-
-    if (MPI_SUCCESS != MPI_T_cvar_get_index(name, &index) ||
-        MPI_SUCCESS != MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &values, NULL,
-                                           &desc_len, &binding, &scope) ||
-        MPI_CHAR == type || MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
-        return 0;
-    }
-    MPI_T_cvar_read(handle, &value); /* little endian: an int fills the low half */
-    MPI_T_cvar_handle_free(&handle);
-    return value < 0x7fffffff ? (size_t) value : 0;
 }
 
 /*
@@ -170,14 +142,13 @@ static int boundaries(size_t max, size_t *out)
                                         "btl_vader_eager_limit",   "btl_sm_eager_limit",
                                         "btl_vader_max_send_size", "btl_self_eager_limit"};
     size_t at[MAX_BOUNDARIES];
-    int n = 0, count = 0, provided;
+    int n = 0, count = 0;
 
     for (size_t i = 0; i < TM_NTHRESHOLDS; i++) {
         at[n++] = tm_thresholds[i];
     }
-    TM_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        size_t value = parameter(names[i]);
+        size_t value = tm_cvar_number(names[i]);
 
         for (int k = 0; k < n; k++) {
             value = value == at[k] ? 0 : value;
@@ -186,7 +157,6 @@ static int boundaries(size_t max, size_t *out)
             at[n++] = value;
         }
     }
-    TM_MPI(MPI_T_finalize());
     TM_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, comm));
     TM_MPI(MPI_Bcast(at, n, MPI_UNSIGNED_LONG, 0, comm));
     for (int i = 0; i < n; i++) {
@@ -207,8 +177,6 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "boundaries");
     max = (size_t) tm_arg(argc, argv, 1, 1048577);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     nsizes = boundaries(max, sizes);
     for (int s = 0; s < nsizes; s++) {
         tm_type_t *type[NKINDS];
@@ -227,9 +195,7 @@ int main(int argc, char **argv)
                 }
             }
         }
-        for (int i = 0; i < NKINDS; i++) {
-            tm_type_free(type[i]);
-        }
+        tm_types_free(type, NKINDS);
     }
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();

@@ -15,7 +15,7 @@
  * Where a device matches tags, a rank that sleeps does not poll: what its peer sends meanwhile the
  * device matches, or keeps.
  */
-#include "tm_test.h"
+#include "tm_counter.h"
 
 enum {
     LARGE = 1 << 20,
@@ -26,52 +26,20 @@ enum {
     MAX_COUNTERS = 32
 };
 
-static MPI_T_pvar_session session;
 static MPI_Comm pair; /* ranks 0 and 1 */
 
-typedef struct {
-    const char *name;
-    MPI_T_pvar_handle handle;
-    unsigned long long before;
-} counter_t;
-
-static unsigned long long read_counter(counter_t *counter)
+/* Of the variable pml_tm_<name>, which counts, or is a high-water mark. */
+static tm_counter_t open_counter(const char *name)
 {
-    unsigned long long value = 0;
+    char full[128];
+    tm_counter_t counter;
 
-    TM_CHECK(MPI_SUCCESS == MPI_T_pvar_read(session, counter->handle, &value), "cannot read %s",
-             counter->name);
-    return value;
-}
-
-/* Find the variable pml_tm_<name>. */
-static void open_counter(counter_t *counter, const char *name)
-{
-    char want[128], found[128], text[8];
-    int num, len, verbosity, var_class, bind, readonly, continuous, atomic, text_len, count;
-    MPI_Datatype datatype;
-    MPI_T_enum enumtype;
-
-    snprintf(want, sizeof(want), "pml_tm_%s", name);
-    counter->name = name;
-    MPI_T_pvar_get_num(&num);
-    for (int i = 0; i < num; i++) {
-        len = sizeof(found);
-        text_len = sizeof(text);
-        if (MPI_SUCCESS == MPI_T_pvar_get_info(i, found, &len, &verbosity, &var_class, &datatype,
-                                               &enumtype, text, &text_len, &bind, &readonly,
-                                               &continuous, &atomic) &&
-            0 == strcmp(found, want)) {
-            TM_CHECK(MPI_SUCCESS ==
-                         MPI_T_pvar_handle_alloc(session, i, NULL, &counter->handle, &count),
-                     "handle of %s", want);
-            counter->before = 0;
-            counter->before = read_counter(counter);
-            return;
-        }
+    snprintf(full, sizeof(full), "pml_tm_%s", name);
+    if (!tm_counter_find(full, MPI_T_PVAR_CLASS_COUNTER, &counter) &&
+        !tm_counter_find(full, MPI_T_PVAR_CLASS_HIGHWATERMARK, &counter)) {
+        TM_FATAL("there is no performance variable %s", full);
     }
-    TM_ERROR("there is no performance variable %s", want);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    return counter;
 }
 
 static void exchange(char *buf, int count, MPI_Datatype datatype, bool is_sync)
@@ -89,17 +57,15 @@ static void exchange(char *buf, int count, MPI_Datatype datatype, bool is_sync)
 
 static void buffered(char *buf)
 {
-    static char attached[2 * SHORT + MPI_BSEND_OVERHEAD];
-    void *detached;
-    int size;
+    const size_t size = 2 * SHORT + MPI_BSEND_OVERHEAD;
+    void *attached = tm_buffer_attach(size);
 
-    MPI_Buffer_attach(attached, sizeof(attached));
     if (0 == tm_rank) {
         MPI_Bsend(buf, SHORT, MPI_BYTE, 1, 2, pair);
     } else {
         MPI_Recv(buf, SHORT, MPI_BYTE, 0, 2, pair, MPI_STATUS_IGNORE);
     }
-    MPI_Buffer_detach(&detached, &size);
+    tm_buffer_detach(attached, size);
 }
 
 /*
@@ -239,10 +205,8 @@ static void receive_long(char *buf)
 
 static void one_of_everything(char *buf)
 {
-    MPI_Datatype vector;
+    MPI_Datatype vector = tm_vector(LARGE / 16, 8, 16, MPI_BYTE);
 
-    MPI_Type_vector(LARGE / 16, 8, 16, MPI_BYTE, &vector);
-    MPI_Type_commit(&vector);
     exchange(buf, SHORT, MPI_BYTE, false);
     exchange(buf, SHORT, MPI_BYTE, true);
     exchange(buf, MEDIUM, MPI_BYTE, false);
@@ -264,33 +228,28 @@ static void one_of_everything(char *buf)
 }
 
 /* High-water marks may have been there before; all else must have grown. */
-static void check_counter(counter_t *counter)
+static void check_counter(const char *name, tm_counter_t *counter)
 {
-    unsigned long long now = read_counter(counter), sum = 0;
-    unsigned long long grown = NULL != strstr(counter->name, "max") ? now : now - counter->before;
+    unsigned long long value = tm_counter_read(counter), sum = 0;
 
-    MPI_Allreduce(&grown, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-    TM_CHECK(0 < sum, "%s did not grow: it was %llu and is %llu", counter->name, counter->before,
-             now);
-    MPI_T_pvar_handle_free(session, &counter->handle);
+    TM_MPI(MPI_Allreduce(&value, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
+    TM_CHECK(0 < sum, "%s did not grow", name);
+    tm_counter_close(counter);
 }
 
 int main(int argc, char **argv)
 {
-    static counter_t counter[MAX_COUNTERS];
+    tm_counter_t counter[MAX_COUNTERS];
     char *buf;
-    int provided;
 
     tm_init(&argc, &argv, "counters");
     if (!tm_is_pml_tm()) {
         return tm_skip("the counters are pml tm's");
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
     buf = tm_calloc(1, LARGE);
     for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
-        open_counter(&counter[i], argv[i]);
+        counter[i] = open_counter(argv[i]);
     }
     MPI_Comm_split(MPI_COMM_WORLD, tm_rank < 2 ? 0 : MPI_UNDEFINED, 0, &pair);
     if (MPI_COMM_NULL != pair) {
@@ -298,13 +257,11 @@ int main(int argc, char **argv)
         one_of_everything(buf);
     }
     for (int i = 1; i < argc && i < MAX_COUNTERS; i++) {
-        check_counter(&counter[i]); /* a mark is that of the communicators that exist */
+        check_counter(argv[i], &counter[i]); /* a mark is that of the communicators that exist */
     }
     if (MPI_COMM_NULL != pair) {
         MPI_Comm_free(&pair);
     }
     free(buf);
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize(); /* before MPI_Finalize: 4.1.4 crashes otherwise */
     return tm_finish();
 }

@@ -84,10 +84,8 @@ static void receive_window(int n, tm_counter_t *unexpected)
 
 static void matched(void)
 {
-    tm_counter_t unexpected;
+    tm_counter_t unexpected = tm_counter_open("pml_tm_unexpected");
 
-    TM_CHECK(tm_counter_find("pml_tm_unexpected", MPI_T_PVAR_CLASS_COUNTER, &unexpected),
-             "no such counter");
     for (int n = MIN; n < MAX; n++) {
         TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
         if (0 == tm_rank) {

@@ -14,22 +14,6 @@
 
 enum { MAX_KIB = 64 << 10, BYTES = 100000 };
 
-/* Resident pages of shared memory, KiB; -1: the kernel does not say. */
-static long shared_kib(void)
-{
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[256];
-    long kib = -1;
-
-    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
-        (void) sscanf(line, "RssShmem: %ld", &kib);
-    }
-    if (NULL != file) {
-        fclose(file);
-    }
-    return kib;
-}
-
 /* Mappings of segments of which a core dump has the pages: VmFlags without dd. */
 static int num_dumped(void)
 {
@@ -56,6 +40,7 @@ int main(int argc, char **argv)
 {
     const bool is_late = argc > 1;
     int is_locked = !is_late && 0 == mlockall(MCL_CURRENT | MCL_FUTURE), all_locked = 0;
+    long shared_kib;
     char *buf;
 
     tm_init(&argc, &argv, "locked");
@@ -74,7 +59,8 @@ int main(int argc, char **argv)
         TM_MPI(MPI_Recv(buf, BYTES, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         tm_expect_data(buf, BYTES, tm_key(0, 1, 1, 0), "a message of a locked process");
     }
-    TM_CHECK(shared_kib() < MAX_KIB, "%ld KiB of shared memory", shared_kib());
+    shared_kib = tm_proc_kib("/proc/self/status", "RssShmem:"); /* or -1 */
+    TM_CHECK(shared_kib < MAX_KIB, "%ld KiB of shared memory", shared_kib);
     TM_CHECK(0 == num_dumped(), "%d mappings of segments would be dumped", num_dumped());
     free(buf);
     return tm_finish();

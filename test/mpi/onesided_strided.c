@@ -15,20 +15,10 @@ enum { ROWS = 200000, STRIDE = 3 };
 /* The most memory that this process had so far, in MB. */
 static long peak_mb(void)
 {
-    FILE *file = fopen("/proc/self/status", "r");
-    char line[256];
-    long kb = 0;
+    long kib = tm_proc_kib("/proc/self/status", "VmHWM:");
 
-    while (NULL != file && NULL != fgets(line, sizeof(line), file)) {
-        if (1 == sscanf(line, "VmHWM: %ld", &kb)) {
-            break;
-        }
-    }
-    if (NULL != file) {
-        fclose(file);
-    }
-    TM_CHECK(kb > 0, "no VmHWM in /proc/self/status");
-    return kb / 1024;
+    TM_CHECK(kib > 0, "no VmHWM in /proc/self/status");
+    return kib / 1024;
 }
 
 int main(int argc, char **argv)
@@ -47,8 +37,7 @@ int main(int argc, char **argv)
         base[i] = i;
     }
     memset(column, 0xee, ROWS * sizeof(*column));
-    TM_MPI(MPI_Type_vector(ROWS, 1, STRIDE, MPI_INT32_T, &strided));
-    TM_MPI(MPI_Type_commit(&strided));
+    strided = tm_vector(ROWS, 1, STRIDE, MPI_INT32_T);
     TM_MPI(MPI_Win_create(base, ROWS * STRIDE * (MPI_Aint) sizeof(*base), sizeof(*base),
                           MPI_INFO_NULL, MPI_COMM_WORLD, &win));
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));

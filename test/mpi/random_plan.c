@@ -24,37 +24,6 @@ static void add_edge(size_t n)
     }
 }
 
-/* The value of an MCA variable of a number; 0: there is none. */
-static size_t read_cvar(const char *name)
-{
-    union {
-        int i;
-        unsigned u;
-        size_t z;
-        char room[64];
-    } value = {.z = 0};
-    int index, count, verbosity, bind, scope, name_len = 0, desc_len = 0;
-    MPI_Datatype type;
-    MPI_T_enum members;
-    MPI_T_cvar_handle handle;
-
-    if (MPI_SUCCESS != MPI_T_cvar_get_index(name, &index) ||
-        MPI_SUCCESS != MPI_T_cvar_get_info(index, NULL, &name_len, &verbosity, &type, &members,
-                                           NULL, &desc_len, &bind, &scope) ||
-        (MPI_INT != type && MPI_UNSIGNED != type && MPI_UNSIGNED_LONG != type) ||
-        MPI_SUCCESS != MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
-        return 0;
-    }
-    if (MPI_SUCCESS != MPI_T_cvar_read(handle, &value)) {
-        value.z = 0;
-    }
-    MPI_T_cvar_handle_free(&handle);
-    return MPI_UNSIGNED_LONG == type ? value.z
-           : MPI_UNSIGNED == type    ? value.u
-           : value.i > 0             ? (size_t) value.i
-                                     : 0;
-}
-
 /* Sizes where a protocol may change: usual ones, and what the parameters of this run say. */
 void rnd_find_edges(void)
 {
@@ -62,22 +31,17 @@ void rnd_find_edges(void)
                                    256, 1024, 4096, 8192, 16384, 32768, 65536};
     static const char *const names[] = {"pml_tm_eager_limit", "pml_tm_shm_copy_step",
                                         "pml_tm_stream_limit"};
-    int provided;
 
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
         add_edge(usual[i]);
     }
-    if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
-        return;
-    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        size_t n = read_cvar(names[i]);
+        size_t n = tm_cvar_number(names[i]);
 
         if (n > 0 && n <= 1 << 20) {
             add_edge(n);
         }
     }
-    MPI_T_finalize();
 }
 
 size_t rnd_plan_size(const rnd_lane_t *lane, tm_rng_t *rng)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Helpers of the MPI test programs: error counting, data patterns, guarded buffers, status checks,
- * random numbers, and calls that many programs make alike.
+ * random numbers, calls that many programs make alike, and parameters of the library.
  *
  * A program calls tm_init() or tm_init_thread(), checks with TM_CHECK and the tm_expect_*
  * functions, and returns the value of tm_finish(), which adds the errors of all ranks, has rank 0
@@ -431,23 +431,39 @@ static inline void *tm_calloc(size_t n, size_t size)
     return p;
 }
 
+/* The number of KiB that a file of /proc has behind this word; -1: there is none. */
+static inline long tm_proc_kib(const char *path, const char *word)
+{
+    FILE *f = fopen(path, "r");
+    char line[256];
+    long kib = -1;
+
+    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
+        if (0 == strncmp(line, word, strlen(word))) {
+            kib = strtol(line + strlen(word), NULL, 10);
+        }
+    }
+    if (NULL != f) {
+        fclose(f);
+    }
+    return kib;
+}
+
+/* Resident memory of this process, KiB. */
+static inline long tm_resident_kib(void)
+{
+    return tm_proc_kib("/proc/self/status", "VmRSS:");
+}
+
 /*
  * What rank 0 of comm could still allocate, bytes; the same on all. For tests that need gigabytes.
  */
 static inline size_t tm_free_memory(MPI_Comm comm)
 {
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    unsigned long kib = 0;
+    long kib = tm_proc_kib("/proc/meminfo", "MemAvailable:");
 
-    while (NULL != f && NULL != fgets(line, sizeof(line), f) &&
-           1 != sscanf(line, "MemAvailable: %lu kB", &kib)) {
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    TM_MPI(MPI_Bcast(&kib, 1, MPI_UNSIGNED_LONG, 0, comm));
-    return (size_t) kib << 10;
+    TM_MPI(MPI_Bcast(&kib, 1, MPI_LONG, 0, comm));
+    return kib > 0 ? (size_t) kib << 10 : 0;
 }
 
 /* A buffer of n bytes between two guards. Its contents are undefined. */
@@ -708,31 +724,53 @@ static inline MPI_Datatype tm_vector(int n, int block, int stride, MPI_Datatype 
     return type;
 }
 
-/* ---- others ---- ----------------------------------------------------------------------------- */
+/* ---- the library ---- ------------------------------------------------------------------------ */
+
+/* Read an MCA variable of at most size bytes. False: there is none. */
+static inline bool tm_cvar_read(const char *name, void *value, size_t size)
+{
+    int provided, index, count, verbosity, binding, scope, len = 0, desc_len = 0, type_size = 1;
+    MPI_T_cvar_handle handle;
+    MPI_Datatype type;
+    MPI_T_enum values;
+    bool is_read = false;
+
+    if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
+        return false;
+    }
+    if (MPI_SUCCESS == MPI_T_cvar_get_index(name, &index) &&
+        MPI_SUCCESS == MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &values, NULL,
+                                           &desc_len, &binding, &scope) &&
+        MPI_SUCCESS == MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
+        MPI_Type_size(type, &type_size);
+        is_read = (size_t) count * (size_t) type_size <= size &&
+                  MPI_SUCCESS == MPI_T_cvar_read(handle, value);
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize(); /* before MPI_Finalize: Open MPI 4.1.4 crashes otherwise */
+    return is_read;
+}
+
+/* The value of an integer variable; 0: there is none, or it is less. */
+static inline size_t tm_cvar_number(const char *name)
+{
+    long long value = 0; /* little endian: an int fills the low half */
+
+    if (!tm_cvar_read(name, &value, sizeof(value)) || value < 0 || value >= 0x7fffffff) {
+        return 0;
+    }
+    return (size_t) value;
+}
 
 /* The pml that runs this, by the MCA variable of that name, is pml_tm. */
 static inline bool tm_is_pml_tm(void)
 {
     static int answer = -1;
     char value[4096] = ""; /* MPI_T says 2048 for any string */
-    int provided, index, count;
-    MPI_T_cvar_handle handle;
 
-    if (answer >= 0) {
-        return answer;
+    if (answer < 0) {
+        answer = tm_cvar_read("pml", value, sizeof(value) - 1) && 0 == strcmp(value, "tm");
     }
-    answer = 0;
-    if (MPI_SUCCESS != MPI_T_init_thread(MPI_THREAD_SINGLE, &provided)) {
-        return false;
-    }
-    if (MPI_SUCCESS == MPI_T_cvar_get_index("pml", &index) &&
-        MPI_SUCCESS == MPI_T_cvar_handle_alloc(index, NULL, &handle, &count)) {
-        if ((size_t) count < sizeof(value) && MPI_SUCCESS == MPI_T_cvar_read(handle, value)) {
-            answer = 0 == strcmp(value, "tm");
-        }
-        MPI_T_cvar_handle_free(&handle);
-    }
-    MPI_T_finalize(); /* before MPI_Finalize: Open MPI 4.1.4 crashes otherwise */
     return answer;
 }
 
@@ -743,24 +781,6 @@ static inline bool tm_is_pml_tm(void)
 static inline bool tm_is_strict(void)
 {
     return tm_is_pml_tm() || NULL != getenv("TM_STRICT");
-}
-
-/* Resident memory of this process, KiB. */
-static inline long tm_resident_kib(void)
-{
-    FILE *f = fopen("/proc/self/status", "r");
-    char line[128];
-    long kib = 0;
-
-    while (NULL != f && NULL != fgets(line, sizeof(line), f)) {
-        if (1 == sscanf(line, "VmRSS: %ld", &kib)) {
-            break;
-        }
-    }
-    if (NULL != f) {
-        fclose(f);
-    }
-    return kib;
 }
 
 #endif /* TM_TEST_H */
