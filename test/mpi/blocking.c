@@ -11,8 +11,7 @@
 /* TEST: np=2 env="OMPI_MCA_pml_tm_providers=tcp" */
 /* TEST: np=2 args="threads" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" */
 #include "tm_counter.h"
-
-#include <pthread.h>
+#include "tm_threads.h"
 
 enum { MAX = 80000, NEAR = 3, TAG = 7, LAST = 9, ROUNDS = 30, SMALL = 100 };
 
@@ -23,11 +22,7 @@ enum { NUM_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 /* MAX / 2 bytes in pairs, with gaps; as long as len contiguous bytes. */
 static MPI_Datatype pairs(size_t len)
 {
-    MPI_Datatype type;
-
-    TM_MPI(MPI_Type_vector((int) (len / 2), 2, 3, MPI_BYTE, &type));
-    TM_MPI(MPI_Type_commit(&type));
-    return type;
+    return tm_vector((int) (len / 2), 2, 3, MPI_BYTE);
 }
 
 static void spread(char *to, const char *from, size_t len)
@@ -173,14 +168,12 @@ static void *thread_main(void *arg)
 static void run_threads(void)
 {
     MPI_Comm comms[NEAR];
-    pthread_t threads[NEAR];
 
     for (int i = 0; i < NEAR; i++) {
         TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
-        pthread_create(&threads[i], NULL, thread_main, &comms[i]);
     }
+    tm_in_threads(thread_main, comms, NEAR, sizeof(*comms));
     for (int i = 0; i < NEAR; i++) {
-        pthread_join(threads[i], NULL);
         TM_MPI(MPI_Comm_free(&comms[i]));
     }
 }

@@ -14,21 +14,17 @@
 /* TEST: np=2,4 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="10 2" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_mtl=^ofi" timeout=120 */
-#include "tm_test.h"
-
-#include <pthread.h>
+#include "tm_threads.h"
 
 enum { MAX_THREADS = 8, TAG = 5, LARGE = 300000 };
 
 static const size_t sizes[] = {0, 8, 3000, LARGE};
-static int dst, src, rounds;
+static int rounds;
 
 /* What one thread of each rank uses. */
 typedef struct lane {
-    int id;
     MPI_Comm comm, ctl;
     tm_rng_t rng;
-    pthread_t thread;
 } lane_t;
 
 /* A message to send: contiguous, or every other byte of its buffer. */
@@ -41,9 +37,8 @@ typedef struct message {
 static message_t message_new(size_t n, bool is_strided, uint64_t key)
 {
     message_t m = {.n = n, .type = MPI_BYTE};
-    unsigned char *packed = tm_alloc(n);
+    unsigned char *packed = tm_alloc_data(n, key);
 
-    tm_fill(packed, n, key);
     if (!is_strided) {
         m.mem = packed;
         return m;
@@ -53,8 +48,7 @@ static message_t message_new(size_t n, bool is_strided, uint64_t key)
         m.mem[2 * i] = packed[i];
     }
     tm_free(packed);
-    TM_MPI(MPI_Type_vector((int) n, 1, 2, MPI_BYTE, &m.type));
-    TM_MPI(MPI_Type_commit(&m.type));
+    m.type = tm_vector((int) n, 1, 2, MPI_BYTE);
     return m;
 }
 
@@ -73,7 +67,7 @@ static void message_free(message_t *m)
 
 static void start(const lane_t *lane, const message_t *m, int tag, bool is_sync, MPI_Request *req)
 {
-    TM_MPI((is_sync ? MPI_Issend : MPI_Isend)(m->mem, message_count(m), m->type, dst, tag,
+    TM_MPI((is_sync ? MPI_Issend : MPI_Isend)(m->mem, message_count(m), m->type, tm_dst, tag,
                                               lane->comm, req));
 }
 
@@ -102,18 +96,8 @@ static void dawdle(lane_t *lane)
 
     tm_spin_us((long) tm_below(&lane->rng, 20));
     for (int i = (int) tm_below(&lane->rng, 4); i > 0; i--) {
-        TM_MPI(MPI_Iprobe(src, 30, lane->ctl, &flag, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Iprobe(tm_src, 30, lane->ctl, &flag, MPI_STATUS_IGNORE));
     }
-}
-
-/* What the rank that sends to this one says of its send. */
-static int exchange(const lane_t *lane, int mine)
-{
-    int theirs = -1;
-
-    TM_MPI(MPI_Sendrecv(&mine, 1, MPI_INT, dst, 1, &theirs, 1, MPI_INT, src, 1, lane->ctl,
-                        MPI_STATUS_IGNORE));
-    return theirs;
 }
 
 static void receive(const lane_t *lane, int source, int tag, size_t n, uint64_t key)
@@ -123,8 +107,7 @@ static void receive(const lane_t *lane, int source, int tag, size_t n, uint64_t 
 
     tm_status_reset(&st);
     TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, source, tag, lane->comm, &st));
-    tm_expect_single(&st, src, TAG, n);
-    tm_expect_data(in, n, key, "message that was not cancelled");
+    tm_expect_message(&st, in, tm_src, TAG, n, key, "message that was not cancelled");
     tm_free(in);
 }
 
@@ -141,7 +124,7 @@ static void expect_nothing(const lane_t *lane)
 /* No receive is posted. What waits for one must be cancelled, the rest is complete. */
 static void unmatched(lane_t *lane, size_t n, bool is_sync, bool is_strided)
 {
-    uint64_t key = tm_key(tm_rank, dst, TAG, (long) n);
+    uint64_t key = tm_key(tm_rank, tm_dst, TAG, (long) n);
     message_t m = message_new(n, is_strided, key);
     MPI_Request req;
     bool was_cancelled;
@@ -155,8 +138,8 @@ static void unmatched(lane_t *lane, size_t n, bool is_sync, bool is_strided)
     was_cancelled = wait_cancelled(lane, &req);
     TM_CHECK(was_cancelled || (!is_sync && n < LARGE), "a send of %zu bytes was not cancelled", n);
     message_free(&m);
-    if (!exchange(lane, was_cancelled)) {
-        receive(lane, MPI_ANY_SOURCE, TAG, n, tm_key(src, tm_rank, TAG, (long) n));
+    if (!tm_exchange(was_cancelled, tm_dst, tm_src, 1, lane->ctl)) {
+        receive(lane, MPI_ANY_SOURCE, TAG, n, tm_key(tm_src, tm_rank, TAG, (long) n));
     }
     expect_nothing(lane);
 }
@@ -170,9 +153,9 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
     int won = 0;
 
     for (int i = 0; i < rounds; i++) {
-        int source = 0 == i % 2 ? src : MPI_ANY_SOURCE, tag = 0 == i % 3 ? MPI_ANY_TAG : TAG;
+        int source = 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, tag = 0 == i % 3 ? MPI_ANY_TAG : TAG;
         int mine, theirs;
-        message_t m = message_new(n, is_strided, tm_key(tm_rank, dst, TAG, i));
+        message_t m = message_new(n, is_strided, tm_key(tm_rank, tm_dst, TAG, i));
         unsigned char *in = tm_alloc(n);
         MPI_Request sreq, rreq;
         bool is_first = 0 == tm_below(&lane->rng, 2);
@@ -187,14 +170,14 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
         }
         TM_MPI(MPI_Cancel(&sreq));
         mine = wait_cancelled(lane, &sreq);
-        theirs = exchange(lane, mine);
+        theirs = tm_exchange(mine, tm_dst, tm_src, 1, lane->ctl);
         won += mine;
         message_free(&m);
-        m = message_new(n, is_strided, tm_key(tm_rank, dst, TAG, -1 - i));
+        m = message_new(n, is_strided, tm_key(tm_rank, tm_dst, TAG, -1 - i));
         if (mine) {
             start(lane, &m, TAG, is_sync, &sreq);
         }
-        tm_wait_recv(&rreq, in, src, TAG, n, tm_key(src, tm_rank, TAG, theirs ? -1 - i : i));
+        tm_wait_recv(&rreq, in, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, theirs ? -1 - i : i));
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         message_free(&m);
         tm_free(in);
@@ -208,20 +191,14 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
 /* Many at once, more than there is room for, cancelled in random order; some stay. */
 static void many(lane_t *lane, int count, size_t n, unsigned percent)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, dst, TAG, 0));
+    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 0));
     MPI_Request *req = tm_calloc((size_t) count, sizeof(*req));
     int *order = tm_calloc((size_t) count, sizeof(*order)), kept = 0, theirs;
 
     for (int i = 0; i < count; i++) {
-        order[i] = i;
         start(lane, &m, TAG, true, &req[i]);
     }
-    for (int i = count - 1; i > 0; i--) {
-        int j = (int) tm_below(&lane->rng, (uint64_t) i + 1), t = order[i];
-
-        order[i] = order[j];
-        order[j] = t;
-    }
+    tm_shuffle(&lane->rng, count, order);
     for (int i = 0; i < count; i++) {
         if (tm_below(&lane->rng, 100) < percent) {
             TM_MPI(MPI_Cancel(&req[order[i]]));
@@ -232,9 +209,10 @@ static void many(lane_t *lane, int count, size_t n, unsigned percent)
             order[kept++] = order[i];
         }
     }
-    theirs = exchange(lane, kept);
+    theirs = tm_exchange(kept, tm_dst, tm_src, 1, lane->ctl);
     for (int i = 0; i < theirs; i++) {
-        receive(lane, 0 == i % 2 ? src : MPI_ANY_SOURCE, TAG, n, tm_key(src, tm_rank, TAG, 0));
+        receive(lane, 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, TAG, n,
+                tm_key(tm_src, tm_rank, TAG, 0));
     }
     TM_MPI(MPI_Waitall(count, req, MPI_STATUSES_IGNORE));
     expect_nothing(lane);
@@ -245,28 +223,23 @@ static void many(lane_t *lane, int count, size_t n, unsigned percent)
 
 static void persistent(lane_t *lane, size_t n, bool is_sync)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, dst, TAG, 1));
+    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 1));
     MPI_Request req;
 
-    TM_MPI((is_sync ? MPI_Ssend_init : MPI_Send_init)(m.mem, (int) n, MPI_BYTE, dst, TAG,
+    TM_MPI((is_sync ? MPI_Ssend_init : MPI_Send_init)(m.mem, (int) n, MPI_BYTE, tm_dst, TAG,
                                                       lane->comm, &req));
     for (int i = 0; i < 10; i++) {
         MPI_Status st;
-        int flag;
 
         TM_MPI(MPI_Start(&req));
         dawdle(lane);
         TM_MPI(MPI_Cancel(&req));
-        TM_MPI(MPI_Wait(&req, &st));
-        TM_MPI(MPI_Test_cancelled(&st, &flag));
-        TM_CHECK(flag, "a persistent send was not cancelled");
+        TM_CHECK(tm_wait_cancelled(&req, &st), "a persistent send was not cancelled");
         TM_CHECK(MPI_REQUEST_NULL != req, "a cancelled persistent request became null");
         expect_nothing(lane);
         TM_MPI(MPI_Start(&req));
-        receive(lane, src, TAG, n, tm_key(src, tm_rank, TAG, 1));
-        TM_MPI(MPI_Wait(&req, &st));
-        TM_MPI(MPI_Test_cancelled(&st, &flag));
-        TM_CHECK(!flag, "a send started again is still cancelled");
+        receive(lane, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, 1));
+        TM_CHECK(!tm_wait_cancelled(&req, &st), "a send started again is still cancelled");
     }
     TM_MPI(MPI_Request_free(&req));
     message_free(&m);
@@ -284,7 +257,7 @@ static void freed(lane_t *lane, size_t n)
         TM_MPI(MPI_Cancel(&req));
         TM_MPI(MPI_Request_free(&req));
     }
-    exchange(lane, 0); /* behind all that was to be cancelled */
+    tm_exchange(0, tm_dst, tm_src, 1, lane->ctl); /* behind all that was to be cancelled */
     expect_nothing(lane);
     message_free(&m);
 }
@@ -292,21 +265,21 @@ static void freed(lane_t *lane, size_t n)
 /* A matched probe has the message: too late. */
 static void probed(lane_t *lane, size_t n)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, dst, TAG, 2));
+    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 2));
     unsigned char *in = tm_alloc(n);
     MPI_Message message;
     MPI_Request req;
     MPI_Status st;
 
     start(lane, &m, TAG, true, &req);
-    TM_MPI(MPI_Mprobe(src, TAG, lane->comm, &message, MPI_STATUS_IGNORE));
+    TM_MPI(MPI_Mprobe(tm_src, TAG, lane->comm, &message, MPI_STATUS_IGNORE));
     TM_MPI(MPI_Barrier(lane->ctl));
     TM_MPI(MPI_Cancel(&req));
     TM_MPI(MPI_Barrier(lane->ctl));
     tm_status_reset(&st);
     TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &message, &st));
-    tm_expect_single(&st, src, TAG, n);
-    tm_expect_data(in, n, tm_key(src, tm_rank, TAG, 2), "message of a matched probe");
+    tm_expect_message(&st, in, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, 2),
+                      "message of a matched probe");
     TM_CHECK(!wait_cancelled(lane, &req), "a message that a probe had matched was cancelled");
     tm_free(in);
     message_free(&m);
@@ -314,13 +287,13 @@ static void probed(lane_t *lane, size_t n)
 
 static void buffered(lane_t *lane, size_t n)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, dst, TAG, 3));
+    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 3));
     MPI_Request req;
 
-    TM_MPI(MPI_Ibsend(m.mem, (int) n, MPI_BYTE, dst, TAG, lane->comm, &req));
+    TM_MPI(MPI_Ibsend(m.mem, (int) n, MPI_BYTE, tm_dst, TAG, lane->comm, &req));
     TM_MPI(MPI_Cancel(&req));
     TM_CHECK(!wait_cancelled(lane, &req), "a buffered send was cancelled");
-    receive(lane, src, TAG, n, tm_key(src, tm_rank, TAG, 3));
+    receive(lane, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, 3));
     expect_nothing(lane);
     message_free(&m);
 }
@@ -337,11 +310,11 @@ static void comm_freed(lane_t *lane, size_t n, bool is_late)
     if (is_sender) {
         start(&gone, &m, TAG, true, &req);
     }
-    exchange(lane, 0);
+    tm_exchange(0, tm_dst, tm_src, 1, lane->ctl);
     TM_MPI(MPI_Comm_free(&gone.comm));
     if (is_late) {
         TM_MPI(MPI_Barrier(lane->ctl));
-        exchange(lane, 0);
+        tm_exchange(0, tm_dst, tm_src, 1, lane->ctl);
     }
     if (is_sender) {
         TM_MPI(MPI_Cancel(&req));
@@ -375,7 +348,6 @@ static void *run(void *arg)
 
 static void lane_open(lane_t *lane, int id)
 {
-    lane->id = id;
     lane->rng = tm_rng((uint64_t) id, (uint64_t) tm_rank);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &lane->comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &lane->ctl));
@@ -384,7 +356,8 @@ static void lane_open(lane_t *lane, int id)
 int main(int argc, char **argv)
 {
     static lane_t lane[MAX_THREADS];
-    int nthreads = (int) tm_arg(argc, argv, 2, 1), size;
+    int nthreads = (int) tm_arg(argc, argv, 2, 1);
+    size_t size;
     void *buffer;
 
     tm_init_thread(&argc, &argv, "cancel_send",
@@ -393,28 +366,16 @@ int main(int argc, char **argv)
         return tm_skip("other PMLs complete such a send only when it is received");
     }
     rounds = (int) tm_arg(argc, argv, 1, 60);
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
-    size = nthreads * (LARGE + MPI_BSEND_OVERHEAD);
-    buffer = tm_calloc(1, (size_t) size);
-    TM_MPI(MPI_Buffer_attach(buffer, size));
+    size = (size_t) nthreads * (LARGE + MPI_BSEND_OVERHEAD);
+    buffer = tm_buffer_attach(size);
     for (int i = 0; i < nthreads; i++) {
         lane_open(&lane[i], i);
     }
-    for (int i = 1; i < nthreads; i++) {
-        if (0 != pthread_create(&lane[i].thread, NULL, run, &lane[i])) {
-            TM_FATAL("pthread_create failed");
-        }
-    }
-    run(&lane[0]);
+    tm_in_threads(run, lane, nthreads, sizeof(*lane));
     for (int i = 0; i < nthreads; i++) {
-        if (i > 0) {
-            pthread_join(lane[i].thread, NULL);
-        }
         TM_MPI(MPI_Comm_free(&lane[i].comm));
         TM_MPI(MPI_Comm_free(&lane[i].ctl));
     }
-    TM_MPI(MPI_Buffer_detach(&buffer, &size));
-    free(buffer);
+    tm_buffer_detach(buffer, size);
     return tm_finish();
 }

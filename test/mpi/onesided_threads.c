@@ -11,9 +11,7 @@
 /* TEST: np=4 args="3 20" pml=ob1 env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric,self OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=3 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_shm_single_copy=none OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
 /* TEST: np=2 args="3 20" env="OMPI_MCA_osc=rdma OMPI_MCA_btl=fabric OMPI_MCA_pml_tm_providers=tcp OMPI_MCA_mpi_yield_when_idle=1" timeout=60 */
-#include "tm_test.h"
-
-#include <pthread.h>
+#include "tm_threads.h"
 
 enum { MAX_THREADS = 8, MAX_RANKS = 16, WORDS = 3000, PER_ROUND = 5 };
 
@@ -24,7 +22,6 @@ typedef struct window {
 } window_t;
 
 typedef struct job {
-    pthread_t thread;
     int id;
     window_t own; /* only this thread uses it */
 } job_t;
@@ -140,14 +137,7 @@ static void run(void)
         jobs[i].own = window_open();
     }
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    for (int i = 0; i < nthreads; i++) {
-        if (0 != pthread_create(&jobs[i].thread, NULL, job_main, &jobs[i])) {
-            TM_FATAL("pthread_create failed");
-        }
-    }
-    for (int i = 0; i < nthreads; i++) {
-        pthread_join(jobs[i].thread, NULL);
-    }
+    tm_in_threads(job_main, jobs, nthreads, sizeof(*jobs));
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
     check_seen(n);
     for (int i = 0; i < nthreads; i++) {

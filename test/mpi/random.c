@@ -38,8 +38,9 @@
 /* TEST: np=4 args="@11 ~8" env="OMPI_MCA_pml_tm_unexpected_max=65536 OMPI_MCA_pml_tm_eager_limit=300" timeout=60 */
 #include "random.h"
 
-#include <pthread.h>
 #include <signal.h>
+
+#include "tm_threads.h"
 
 tm_type_t *rnd_type[MAX_TYPES];
 int rnd_ntypes;
@@ -97,21 +98,6 @@ static void *lane_main(void *arg)
     return NULL;
 }
 
-static void run_lanes(void)
-{
-    pthread_t thread[MAX_LANES];
-
-    for (int i = 1; i < nlanes; i++) {
-        if (0 != pthread_create(&thread[i], NULL, lane_main, &lanes[i])) {
-            TM_FATAL("pthread_create failed");
-        }
-    }
-    lane_main(&lanes[0]);
-    for (int i = 1; i < nlanes; i++) {
-        pthread_join(thread[i], NULL);
-    }
-}
-
 /* ---- watchdog ----------------------------------------------------------- */
 
 /* The lane is stuck: so what it has counts, though this is another thread. */
@@ -162,15 +148,11 @@ static void *watch_main(void *arg)
 
 static void watch_start(void)
 {
-    pthread_t thread;
     sigset_t all, before;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (0 != pthread_create(&thread, NULL, watch_main, NULL)) {
-        TM_FATAL("pthread_create failed");
-    }
-    pthread_detach(thread);
+    pthread_detach(tm_thread(watch_main, NULL));
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -263,9 +245,7 @@ static void close_all(void)
         free(lane->out);
         free(lane->op);
     }
-    for (int i = 0; i < rnd_ntypes; i++) {
-        tm_type_free(rnd_type[i]);
-    }
+    tm_types_free(rnd_type, rnd_ntypes);
     TM_MPI(MPI_Allreduce(MPI_IN_PLACE, sum, 7, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
     if (0 == tm_rank) {
         printf("random: %ld epochs, %ld messages, %ld probed, %ld cancels, %ld truncated, %ld "
@@ -305,7 +285,7 @@ int main(int argc, char **argv)
     }
     open_all();
     watch_start();
-    run_lanes();
+    tm_in_threads(lane_main, lanes, nlanes, sizeof(lanes[0]));
     close_all();
     return tm_finish();
 }

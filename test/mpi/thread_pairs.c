@@ -8,9 +8,7 @@
  *
  * args: threads, windows
  */
-#include "tm_test.h"
-
-#include <pthread.h>
+#include "tm_threads.h"
 
 enum { WINDOW = 64, MAX_THREADS = 16, TAG = 3 };
 
@@ -55,7 +53,7 @@ static void receive_window(int pair, long window)
 
 static void *pair_main(void *arg)
 {
-    int pair = (int) (intptr_t) arg;
+    int pair = (int) ((MPI_Comm *) arg - comm);
 
     for (long window = 0; window < windows; window++) {
         if (0 == tm_rank) {
@@ -69,21 +67,17 @@ static void *pair_main(void *arg)
 
 int main(int argc, char **argv)
 {
-    pthread_t thread[MAX_THREADS];
     int threads;
 
     tm_init_thread(&argc, &argv, "thread_pairs", MPI_THREAD_MULTIPLE);
     threads = (int) tm_arg(argc, argv, 1, 2);
+    threads = threads < MAX_THREADS ? threads : MAX_THREADS;
     windows = tm_arg(argc, argv, 2, 40);
-    for (int i = 0; i < threads && i < MAX_THREADS; i++) {
+    for (int i = 0; i < threads; i++) {
         TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm[i]));
     }
-    for (int i = 0; i < threads && i < MAX_THREADS; i++) {
-        TM_CHECK(0 == pthread_create(&thread[i], NULL, pair_main, (void *) (intptr_t) i),
-                 "no thread");
-    }
-    for (int i = 0; i < threads && i < MAX_THREADS; i++) {
-        pthread_join(thread[i], NULL);
+    tm_in_threads(pair_main, comm, threads, sizeof(*comm));
+    for (int i = 0; i < threads; i++) {
         TM_MPI(MPI_Comm_free(&comm[i]));
     }
     return tm_finish();
