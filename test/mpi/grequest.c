@@ -5,11 +5,8 @@
  * cancellation and MPI_Request_free.
  */
 /* TEST: np=1,2,3 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 quick=yes */
-#include <pthread.h>
-
-#include "tm_test.h"
-
-enum { WAIT, TEST, WAITALL, TESTALL, WAITANY, TESTANY, WAITSOME, TESTSOME, NCALLS };
+#include "tm_complete.h"
+#include "tm_threads.h"
 
 enum { COUNT = 6, NREQ = 3 * COUNT };
 
@@ -20,7 +17,6 @@ typedef struct op {
 } op_t;
 
 static MPI_Comm comm;
-static int dst, src;
 
 static int query(void *extra, MPI_Status *st)
 {
@@ -63,70 +59,13 @@ static void check_status(const op_t *op, const MPI_Status *st)
              st->MPI_SOURCE, st->MPI_TAG, cancelled);
 }
 
-/* Complete all n requests; st[i] is that of request i. */
-static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
-{
-    MPI_Status one[NREQ];
-    int index[NREQ], some, flag = 0, left = n;
-
-    switch (call) {
-    case WAITALL:
-        TM_MPI(MPI_Waitall(n, req, st));
-        return;
-    case TESTALL:
-        while (!flag) {
-            TM_MPI(MPI_Testall(n, req, &flag, st));
-        }
-        return;
-    case WAIT:
-        for (int i = 0; i < n; i++) {
-            TM_MPI(MPI_Wait(&req[i], &st[i]));
-        }
-        return;
-    case TEST:
-        for (int i = n - 1; i >= 0; i--) {
-            for (flag = 0; !flag;) {
-                TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
-            }
-        }
-        return;
-    default:
-        break;
-    }
-    while (left > 0) {
-        some = 1;
-        switch (call) {
-        case WAITANY:
-            TM_MPI(MPI_Waitany(n, req, index, one));
-            break;
-        case TESTANY:
-            TM_MPI(MPI_Testany(n, req, index, &some, one));
-            break;
-        case WAITSOME:
-            TM_MPI(MPI_Waitsome(n, req, &some, index, one));
-            break;
-        default:
-            TM_MPI(MPI_Testsome(n, req, &some, index, one));
-            break;
-        }
-        for (int k = 0; k < some; k++) {
-            st[index[k]] = one[k];
-        }
-        left -= some;
-    }
-}
-
-typedef struct helper {
-    MPI_Request req[COUNT]; /* to be completed by the thread */
-} helper_t;
-
 static void *complete_later(void *arg)
 {
-    helper_t *h = arg;
+    const MPI_Request *req = arg; /* COUNT of them */
 
     for (int i = COUNT - 1; i >= 0; i--) {
         usleep(300);
-        TM_MPI(MPI_Grequest_complete(h->req[i]));
+        TM_MPI(MPI_Grequest_complete(req[i]));
     }
     return NULL;
 }
@@ -134,48 +73,41 @@ static void *complete_later(void *arg)
 /* Requests in the order receive, generalized, send. */
 static void mixed(int call, size_t n, bool by_thread)
 {
-    unsigned char *in[COUNT], *out = tm_alloc(n);
+    unsigned char *in[COUNT], *out = tm_alloc_data(n, tm_key(tm_rank, tm_dst, call, (long) n));
     op_t op[COUNT];
-    MPI_Request req[NREQ];
+    MPI_Request req[NREQ], generalized[COUNT];
     MPI_Status st[NREQ];
-    helper_t helper;
     pthread_t thread;
 
-    tm_fill(out, n, tm_key(tm_rank, dst, call, (long) n));
     for (int i = 0; i < COUNT; i++) {
         in[i] = tm_alloc(n);
         op[i] = (op_t){.id = 10 + i};
-        TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, i, comm,
+        TM_MPI(MPI_Irecv(in[i], tm_int(n), MPI_BYTE, 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, i, comm,
                          &req[3 * i]));
         TM_MPI(MPI_Grequest_start(query, release, cancel, &op[i], &req[3 * i + 1]));
-        helper.req[i] = req[3 * i + 1];
+        generalized[i] = req[3 * i + 1];
     }
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, dst, i, comm, &req[3 * i + 2]));
+        TM_MPI(MPI_Isend(out, tm_int(n), MPI_BYTE, tm_dst, i, comm, &req[3 * i + 2]));
         if (!by_thread) {
             TM_MPI(MPI_Grequest_complete(req[3 * i + 1]));
         }
     }
-    if (by_thread && 0 != pthread_create(&thread, NULL, complete_later, &helper)) {
-        TM_FATAL("no thread");
+    if (by_thread) {
+        thread = tm_thread(complete_later, generalized);
     }
-    for (int i = 0; i < NREQ; i++) {
-        tm_status_reset(&st[i]);
-    }
-    complete(call, NREQ, req, st);
+    tm_complete(call, NREQ, req, st, false);
     if (by_thread) {
         pthread_join(thread, NULL);
     }
     for (int i = 0; i < COUNT; i++) {
-        tm_expect_status(&st[3 * i], src, i, n);
-        tm_expect_data(in[i], n, tm_key(src, tm_rank, call, (long) n),
+        tm_expect_status(&st[3 * i], tm_src, i, n);
+        tm_expect_data(in[i], n, tm_key(tm_src, tm_rank, call, (long) n),
                        "beside generalized requests");
         check_status(&op[i], &st[3 * i + 1]);
         TM_CHECK(1 == op[i].freed && op[i].queried >= 1,
                  "generalized request: query was called %d times, free %d", op[i].queried,
                  op[i].freed);
-        TM_CHECK(MPI_REQUEST_NULL == req[3 * i] && MPI_REQUEST_NULL == req[3 * i + 1],
-                 "request %d is not null in the end", i);
         tm_free(in[i]);
     }
     tm_free(out);
@@ -192,7 +124,7 @@ static void not_yet(void)
 
     TM_MPI(MPI_Grequest_start(query, release, cancel, &op, &req));
     for (int i = 0; i < 20; i++) {
-        TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, dst, 1, &y, 1, MPI_INT, src, 1, comm, &st));
+        TM_MPI(MPI_Sendrecv(&x, 1, MPI_INT, tm_dst, 1, &y, 1, MPI_INT, tm_src, 1, comm, &st));
         TM_MPI(MPI_Test(&req, &flag, &st));
         TM_CHECK(!flag, "a generalized request is complete although nobody said so");
         TM_MPI(MPI_Request_get_status(req, &flag, &st));
@@ -247,9 +179,7 @@ int main(int argc, char **argv)
 {
     tm_init_thread(&argc, &argv, "grequest", MPI_THREAD_MULTIPLE);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
-    for (int call = 0; call < NCALLS; call++) {
+    for (int call = 0; call < TM_NCALLS; call++) {
         for (size_t n = 1; n < 300000; n *= 29) {
             mixed(call, n, false);
             mixed(call, n, true);

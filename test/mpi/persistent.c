@@ -8,7 +8,7 @@
  */
 /* TEST: np=1,2,4,8 args="1048577" timeout=60 quick=yes */
 /* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
-#include "tm_test.h"
+#include "tm_complete.h"
 
 enum { MODE_STANDARD, MODE_BUFFERED, MODE_SYNCHRONOUS, MODE_READY, NMODES };
 
@@ -20,33 +20,6 @@ static const send_init_fn_t send_init_fn[NMODES] = {MPI_Send_init, MPI_Bsend_ini
                                                     MPI_Rsend_init};
 
 static MPI_Comm comm, ctl; /* ctl: no test receives from it with wildcards */
-static int dst, src;
-
-static void *attach(size_t bytes, size_t messages)
-{
-    size_t size = bytes + messages * MPI_BSEND_OVERHEAD;
-    void *buf = tm_calloc(1, size);
-
-    TM_MPI(MPI_Buffer_attach(buf, tm_int(size)));
-    return buf;
-}
-
-static void detach(void *want)
-{
-    void *buf;
-    int size;
-
-    TM_MPI(MPI_Buffer_detach(&buf, &size));
-    TM_CHECK(buf == want, "MPI_Buffer_detach gave another buffer");
-    free(buf);
-}
-
-/* dst has posted what it must before this rank goes on. */
-static void handshake(void)
-{
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_READY, NULL, 0, MPI_BYTE, dst, TAG_READY, ctl,
-                        MPI_STATUS_IGNORE));
-}
 
 /* An inactive persistent request is complete with an empty status and stays what it is. */
 static void check_inactive(MPI_Request *req)
@@ -68,7 +41,8 @@ static void check_inactive(MPI_Request *req)
 static void restart(int mode, size_t n, int times, bool wild)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    void *bsend_buf = MODE_BUFFERED == mode ? attach(2 * n, 2) : NULL;
+    size_t bsend_size = 2 * (n + MPI_BSEND_OVERHEAD);
+    void *bsend_buf = MODE_BUFFERED == mode ? tm_buffer_attach(bsend_size) : NULL;
     int tag = 10 + mode;
     MPI_Request req[2];
 
@@ -80,20 +54,20 @@ static void restart(int mode, size_t n, int times, bool wild)
         times = 1;
     }
 
-    TM_MPI(send_init_fn[mode](out, (int) n, MPI_BYTE, dst, tag, comm, &req[0]));
-    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : src,
+    TM_MPI(send_init_fn[mode](out, (int) n, MPI_BYTE, tm_dst, tag, comm, &req[0]));
+    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : tm_src,
                          wild ? MPI_ANY_TAG : tag, comm, &req[1]));
     check_inactive(&req[0]);
     check_inactive(&req[1]);
     for (int i = 0; i < times; i++) {
         MPI_Status st;
 
-        tm_fill(out, n, tm_key(tm_rank, dst, tag, i));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, tag, i));
         memset(in, 0xee, n);
         if (0 == i % 2 || MODE_READY == mode) {
             TM_MPI(MPI_Start(&req[1]));
             if (MODE_READY == mode) {
-                handshake();
+                tm_handshake(tm_src, tm_dst, TAG_READY, ctl); /* the receive is posted */
             }
             TM_MPI(MPI_Start(&req[0]));
         } else {
@@ -101,14 +75,14 @@ static void restart(int mode, size_t n, int times, bool wild)
         }
         tm_status_reset(&st);
         TM_MPI(MPI_Wait(&req[1], &st));
-        tm_expect_single(&st, src, tag, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, tag, i), "persistent receive");
+        tm_expect_message(&st, in, tm_src, tag, n, tm_key(tm_src, tm_rank, tag, i),
+                          "persistent receive");
         TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
         TM_CHECK(MPI_REQUEST_NULL != req[0] && MPI_REQUEST_NULL != req[1],
                  "a persistent request became null");
         if (NULL != bsend_buf) {
-            detach(bsend_buf);
-            bsend_buf = attach(2 * n, 2);
+            tm_buffer_detach(bsend_buf, bsend_size);
+            bsend_buf = tm_buffer_attach(bsend_size);
         }
     }
     check_inactive(&req[0]);
@@ -118,7 +92,7 @@ static void restart(int mode, size_t n, int times, bool wild)
     TM_CHECK(MPI_REQUEST_NULL == req[0] && MPI_REQUEST_NULL == req[1],
              "MPI_Request_free did not set the handle to null");
     if (NULL != bsend_buf) {
-        detach(bsend_buf);
+        tm_buffer_detach(bsend_buf, bsend_size);
     }
     tm_free(out);
     tm_free(in);
@@ -140,54 +114,20 @@ static void all_peers(size_t n, int times)
         buf[i] = tm_alloc(n);
         if (i < tm_size) {
             TM_MPI(MPI_Recv_init(buf[i], (int) n, MPI_BYTE, i, 5, comm, &req[i]));
-        } else if (0 == i % 2) {
-            TM_MPI(MPI_Send_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
         } else {
-            TM_MPI(MPI_Ssend_init(buf[i], (int) n, MPI_BYTE, i - tm_size, 5, comm, &req[i]));
+            TM_MPI((0 == i % 2 ? MPI_Send_init : MPI_Ssend_init)(buf[i], (int) n, MPI_BYTE,
+                                                                 i - tm_size, 5, comm, &req[i]));
         }
     }
     for (int t = 0; t < times; t++) {
-        int count = nreq, which;
+        int count, which;
 
         for (int i = 0; i < tm_size; i++) {
             memset(buf[i], 0xee, n);
             tm_fill(buf[tm_size + i], n, tm_key(tm_rank, i, 5, t));
         }
-        for (int i = 0; i < nreq; i++) {
-            tm_status_reset(&st[i]);
-        }
         TM_MPI(MPI_Startall(nreq, req));
-        if (0 == t % 3) {
-            TM_MPI(MPI_Waitall(nreq, req, st));
-        } else if (1 == t % 3) {
-            while (count > 0) {
-                MPI_Status one;
-
-                tm_status_reset(&one);
-                TM_MPI(MPI_Waitany(nreq, req, &which, &one));
-                if (!TM_CHECK(which >= 0 && which < nreq, "MPI_Waitany gave index %d", which)) {
-                    break;
-                }
-                st[which] = one;
-                count--;
-            }
-        } else {
-            while (count > 0) {
-                MPI_Status *some = tm_calloc((size_t) nreq, sizeof(*some));
-                int n_done;
-
-                TM_MPI(MPI_Waitsome(nreq, req, &n_done, index, some));
-                if (!TM_CHECK(n_done > 0 && n_done <= count, "MPI_Waitsome completed %d of %d",
-                              n_done, count)) {
-                    break;
-                }
-                for (int i = 0; i < n_done; i++) {
-                    st[index[i]] = some[i];
-                }
-                count -= n_done;
-                free(some);
-            }
-        }
+        tm_complete(t % TM_NCALLS, nreq, req, st, true);
         for (int i = 0; i < tm_size; i++) {
             tm_expect_status(&st[i], i, 5, n);
             tm_expect_data(buf[i], n, tm_key(i, tm_rank, 5, t), "persistent, all peers");
@@ -216,27 +156,24 @@ static void all_peers(size_t n, int times)
 static void bsend_quick(size_t n, int times)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    void *buf = attach((size_t) times * (n + 64), (size_t) times);
+    size_t size = (size_t) times * (n + 64 + MPI_BSEND_OVERHEAD);
+    void *buf = tm_buffer_attach(size);
     MPI_Request req;
 
-    TM_MPI(MPI_Bsend_init(out, (int) n, MPI_BYTE, dst, 7, comm, &req));
+    TM_MPI(MPI_Bsend_init(out, (int) n, MPI_BYTE, tm_dst, 7, comm, &req));
     for (int i = 0; i < times; i++) {
-        tm_fill(out, n, tm_key(tm_rank, dst, 7, i));
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, 7, i));
         TM_MPI(MPI_Start(&req));
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         TM_CHECK(MPI_REQUEST_NULL != req, "a persistent request became null");
     }
     memset(out, 0xdd, n);
     for (int i = 0; i < times; i++) {
-        MPI_Status st;
-
-        tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, src, 7, comm, &st));
-        tm_expect_single(&st, src, 7, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, 7, i), "quickly restarted buffered send");
+        tm_recv(in, n, tm_src, 7, comm, tm_key(tm_src, tm_rank, 7, i),
+                "quickly restarted buffered send");
     }
     TM_MPI(MPI_Request_free(&req));
-    detach(buf);
+    tm_buffer_detach(buf, size);
     tm_free(out);
     tm_free(in);
     TM_MPI(MPI_Barrier(comm));
@@ -261,33 +198,32 @@ static void free_active(size_t n, bool persistent, bool post_first)
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
     MPI_Request req[2];
 
-    tm_fill(out, n, tm_key(tm_rank, dst, 8, persistent));
+    tm_fill(out, n, tm_key(tm_rank, tm_dst, 8, persistent));
     memset(in, 0xee, n);
     for (int k = 0; k < 2; k++) {
         if (k == post_first) {
             if (persistent) {
-                TM_MPI(MPI_Ssend_init(out, (int) n, MPI_BYTE, dst, 8, comm, &req[0]));
+                TM_MPI(MPI_Ssend_init(out, (int) n, MPI_BYTE, tm_dst, 8, comm, &req[0]));
                 TM_MPI(MPI_Start(&req[0]));
             } else {
-                TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, dst, 8, comm, &req[0]));
+                TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 8, comm, &req[0]));
             }
             TM_MPI(MPI_Request_free(&req[0]));
             TM_CHECK(MPI_REQUEST_NULL == req[0], "MPI_Request_free did not set the handle to null");
         } else {
             if (persistent) {
-                TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
+                TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, tm_src, 8, comm, &req[1]));
                 TM_MPI(MPI_Start(&req[1]));
             } else {
-                TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, src, 8, comm, &req[1]));
+                TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 8, comm, &req[1]));
             }
             TM_MPI(MPI_Request_free(&req[1]));
             TM_CHECK(MPI_REQUEST_NULL == req[1], "MPI_Request_free did not set the handle to null");
         }
     }
-    await_data(in, n, tm_key(src, tm_rank, 8, persistent));
+    await_data(in, n, tm_key(tm_src, tm_rank, 8, persistent));
     /* My send buffer is free for use when the receiver says so. */
-    TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, TAG_DONE, NULL, 0, MPI_BYTE, dst, TAG_DONE, ctl,
-                        MPI_STATUS_IGNORE));
+    tm_handshake(tm_src, tm_dst, TAG_DONE, ctl);
     TM_MPI(MPI_Barrier(comm));
     tm_free(out);
     tm_free(in);
@@ -305,10 +241,9 @@ static void freed_type(void)
     MPI_Request req[2];
 
     TM_MPI(MPI_Comm_dup(comm, &other));
-    TM_MPI(MPI_Type_vector(BLOCKS, 1, 2, MPI_INT, &type));
-    TM_MPI(MPI_Type_commit(&type));
-    TM_MPI(MPI_Send_init(out, 1, type, dst, 9, other, &req[0]));
-    TM_MPI(MPI_Recv_init(in, 1, type, src, 9, other, &req[1]));
+    type = tm_vector(BLOCKS, 1, 2, MPI_INT);
+    TM_MPI(MPI_Send_init(out, 1, type, tm_dst, 9, other, &req[0]));
+    TM_MPI(MPI_Recv_init(in, 1, type, tm_src, 9, other, &req[1]));
     TM_MPI(MPI_Type_free(&type));
     TM_MPI(MPI_Comm_free(&other));
     for (int t = 0; t < 20; t++) {
@@ -320,9 +255,9 @@ static void freed_type(void)
         }
         TM_MPI(MPI_Startall(2, req));
         TM_MPI(MPI_Waitall(2, req, st));
-        tm_expect_status(&st[1], src, 9, BLOCKS * sizeof(int));
+        tm_expect_status(&st[1], tm_src, 9, BLOCKS * sizeof(int));
         for (int i = 0; i < 2 * BLOCKS; i++) {
-            int want = 0 == i % 2 ? 1000 * src + 7 * t + i : -1;
+            int want = 0 == i % 2 ? 1000 * tm_src + 7 * t + i : -1;
 
             if (!TM_CHECK(in[i] == want, "freed type: element %d is %d, expected %d", i, in[i],
                           want)) {
@@ -345,8 +280,6 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "persistent");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     nsizes = tm_sizes((size_t) tm_arg(argc, argv, 1, 1048577), sizes);
     for (int i = 0; i < nsizes; i++) {
         for (int mode = 0; mode < NMODES; mode++) {

@@ -11,7 +11,7 @@
 /* TEST: np=1,2,3,4 args="3000 30000" timeout=120 */
 /* TEST: np=2,4 args="1000 300000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=120 */
 /* TEST: np=4 args="1000 30000" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=120 */
-#include "tm_test.h"
+#include "tm_complete.h"
 
 enum { DEPTH = 40, MESSAGES = 3, NREQ = 2 * MESSAGES };
 
@@ -42,16 +42,7 @@ static void finish(slot_t *s)
     if (!s->is_busy) {
         return;
     }
-    for (int i = 0; i < NREQ; i++) {
-        tm_status_reset(&st[i]);
-    }
-    if (0 == s->number % 2) {
-        TM_MPI(MPI_Waitall(NREQ, s->req, st));
-    } else {
-        for (int i = NREQ - 1; i >= 0; i--) {
-            TM_MPI(MPI_Wait(&s->req[i], &st[i]));
-        }
-    }
+    tm_complete(0 == s->number % 2 ? TM_WAITALL : TM_WAIT, NREQ, s->req, st, false);
     for (int i = 0; i < MESSAGES; i++) {
         tm_expect_status(&st[i], s->src, i, s->size[i]);
         tm_expect_data(s->in[i], s->size[i], tm_key(s->src, s->rank, i, s->number),
@@ -83,15 +74,9 @@ static void start(slot_t *s, int number, MPI_Comm comm)
                                  0 == number % 3 ? MPI_ANY_SOURCE : s->src,
                                  0 == number % 5 ? MPI_ANY_TAG : i, comm, &s->req[i]));
             } else {
-                s->out[i] = tm_alloc(n);
-                tm_fill(s->out[i], n, tm_key(s->rank, dst, i, number));
-                if (0 == number % 4) {
-                    TM_MPI(MPI_Issend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm,
-                                      &s->req[MESSAGES + i]));
-                } else {
-                    TM_MPI(MPI_Isend(s->out[i], tm_int(n), MPI_BYTE, dst, i, comm,
-                                     &s->req[MESSAGES + i]));
-                }
+                s->out[i] = tm_alloc_data(n, tm_key(s->rank, dst, i, number));
+                TM_MPI((0 == number % 4 ? MPI_Issend : MPI_Isend)(
+                    s->out[i], tm_int(n), MPI_BYTE, dst, i, comm, &s->req[MESSAGES + i]));
             }
         }
     }

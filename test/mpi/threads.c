@@ -14,16 +14,15 @@
 /* TEST: np=2 args="all 4 50 session" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2 args="all 4 50 late" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
 /* TEST: np=2 args="all 4 50 world" ompi=5.0,6.0 env="OMPI_MCA_mpi_yield_when_idle=1" timeout=60 stderr="Unable to find reachable pairing" */
-#include "tm_test.h"
-
-#include <pthread.h>
+#include "tm_complete.h"
+#include "tm_threads.h"
 
 enum { MAX_THREADS = 16, BATCH = 8 };
 
 enum { SYNCHRONOUS, STANDARD, IMMEDIATE, NMODES };
 
 static MPI_Comm base, comm, ctl, parents[MAX_THREADS];
-static int dst, src, nthreads;
+static int nthreads;
 static pthread_barrier_t barrier;
 static atomic_int num_cancelled;
 
@@ -32,7 +31,6 @@ static atomic_int num_cancelled;
 typedef struct job {
     void (*fn)(int id, int rounds);
     int id, rounds;
-    pthread_t thread;
 } job_t;
 
 static void *job_main(void *arg)
@@ -50,14 +48,8 @@ static void run(void (*fn)(int id, int rounds), int rounds)
 
     for (int i = 0; i < nthreads; i++) {
         jobs[i] = (job_t){.fn = fn, .id = i, .rounds = rounds};
-        if (i < nthreads - 1 && 0 != pthread_create(&jobs[i].thread, NULL, job_main, &jobs[i])) {
-            TM_FATAL("pthread_create failed");
-        }
     }
-    fn(nthreads - 1, rounds);
-    for (int i = 0; i < nthreads - 1; i++) {
-        pthread_join(jobs[i].thread, NULL);
-    }
+    tm_in_threads(job_main, jobs, nthreads, sizeof(*jobs));
     TM_MPI(MPI_Barrier(ctl));
 }
 
@@ -81,20 +73,20 @@ static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t
     unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
     MPI_Request rreq, sreq;
 
-    tm_fill(out, nout, tm_key(tm_rank, dst, tag, seq));
+    tm_fill(out, nout, tm_key(tm_rank, tm_dst, tag, seq));
     memset(in, 0xee, nin);
-    TM_MPI(MPI_Irecv(in, tm_int(nin), MPI_BYTE, src, tag, c, &rreq));
+    TM_MPI(MPI_Irecv(in, tm_int(nin), MPI_BYTE, tm_src, tag, c, &rreq));
     switch (mode) {
     case SYNCHRONOUS:
-        TM_MPI(MPI_Ssend(out, tm_int(nout), MPI_BYTE, dst, tag, c));
+        TM_MPI(MPI_Ssend(out, tm_int(nout), MPI_BYTE, tm_dst, tag, c));
         break;
     case STANDARD:
-        TM_MPI(MPI_Send(out, tm_int(nout), MPI_BYTE, dst, tag, c));
+        TM_MPI(MPI_Send(out, tm_int(nout), MPI_BYTE, tm_dst, tag, c));
         break;
     default:
-        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, tag, c, &sreq));
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, tm_dst, tag, c, &sreq));
     }
-    tm_wait_recv(&rreq, in, src, tag, nin, tm_key(src, tm_rank, tag, seq));
+    tm_wait_recv(&rreq, in, tm_src, tag, nin, tm_key(tm_src, tm_rank, tag, seq));
     if (IMMEDIATE == mode) {
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
     }
@@ -105,7 +97,7 @@ static void exchange(MPI_Comm c, int tag, int seq, int mode, size_t nout, size_t
 /* Each thread has a tag of its own; one communicator for all. */
 static void pairs(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 1), from = stream_rng(src, id, 1);
+    tm_rng_t to = stream_rng(tm_rank, id, 1), from = stream_rng(tm_src, id, 1);
 
     for (int i = 0; i < rounds; i++) {
         size_t nout = next_size(&to, 70000), nin = next_size(&from, 70000);
@@ -132,57 +124,33 @@ static void slot_start(slot_t *slot, int tag, int first, tm_rng_t *to, tm_rng_t 
         slot->in[i] = tm_alloc(slot->nin[i]);
         slot->out[i] = tm_alloc(nout);
         memset(slot->in[i], 0xee, slot->nin[i]);
-        tm_fill(slot->out[i], nout, tm_key(tm_rank, dst, tag, first + i));
-        TM_MPI(
-            MPI_Irecv(slot->in[i], tm_int(slot->nin[i]), MPI_BYTE, src, tag, comm, &slot->rreq[i]));
-        TM_MPI((0 == i % 2 ? MPI_Isend : MPI_Issend)(slot->out[i], tm_int(nout), MPI_BYTE, dst, tag,
-                                                     comm, &slot->sreq[i]));
+        tm_fill(slot->out[i], nout, tm_key(tm_rank, tm_dst, tag, first + i));
+        TM_MPI(MPI_Irecv(slot->in[i], tm_int(slot->nin[i]), MPI_BYTE, tm_src, tag, comm,
+                         &slot->rreq[i]));
+        TM_MPI((0 == i % 2 ? MPI_Isend : MPI_Issend)(slot->out[i], tm_int(nout), MPI_BYTE, tm_dst,
+                                                     tag, comm, &slot->sreq[i]));
     }
-}
-
-static void slot_check(slot_t *slot, int i, int tag, int seq, const MPI_Status *st)
-{
-    tm_expect_status(st, src, tag, slot->nin[i]);
-    tm_expect_data(slot->in[i], slot->nin[i], tm_key(src, tm_rank, tag, seq),
-                   "receive completed by another thread");
 }
 
 static void slot_finish(slot_t *slot, int tag, int first)
 {
+    static const int calls[] = {TM_WAITALL, TM_WAITANY, TM_TESTANY};
     MPI_Status st[BATCH];
 
-    if (0 == first / BATCH % 3) {
-        TM_MPI(MPI_Waitall(BATCH, slot->rreq, st));
-        for (int i = 0; i < BATCH; i++) {
-            slot_check(slot, i, tag, first + i, &st[i]);
-        }
-    } else {
-        for (int k = 0; k < BATCH; k++) {
-            int i = -1, flag = 0;
-
-            if (1 == first / BATCH % 3) {
-                TM_MPI(MPI_Waitany(BATCH, slot->rreq, &i, &st[0]));
-            } else {
-                while (!flag) {
-                    TM_MPI(MPI_Testany(BATCH, slot->rreq, &i, &flag, &st[0]));
-                }
-            }
-            if (TM_CHECK(i >= 0 && i < BATCH, "completed request %d of %d", i, BATCH)) {
-                slot_check(slot, i, tag, first + i, &st[0]);
-            }
-        }
+    tm_complete(calls[first / BATCH % 3], BATCH, slot->rreq, st, false);
+    for (int i = 0; i < BATCH; i++) {
+        tm_expect_status(&st[i], tm_src, tag, slot->nin[i]);
+        tm_expect_data(slot->in[i], slot->nin[i], tm_key(tm_src, tm_rank, tag, first + i),
+                       "receive completed by another thread");
     }
     TM_MPI(MPI_Waitall(BATCH, slot->sreq, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < BATCH; i++) {
-        TM_CHECK(MPI_REQUEST_NULL == slot->rreq[i], "request %d is not null", i);
-        tm_free(slot->in[i]);
-        tm_free(slot->out[i]);
-    }
+    tm_free_all(slot->in, BATCH);
+    tm_free_all(slot->out, BATCH);
 }
 
 static void handoff(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 2), from = stream_rng(src, id, 2);
+    tm_rng_t to = stream_rng(tm_rank, id, 2), from = stream_rng(tm_src, id, 2);
     int other = (id + 1) % nthreads;
 
     for (int i = 0; i < rounds; i++) {
@@ -198,7 +166,7 @@ static void handoff(int id, int rounds)
 /* Each thread creates communicators from a parent of its own, at the same time as the others. */
 static void comms(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 3), from = stream_rng(src, id, 3);
+    tm_rng_t to = stream_rng(tm_rank, id, 3), from = stream_rng(tm_src, id, 3);
 
     for (int i = 0; i < rounds; i++) {
         MPI_Comm c;
@@ -308,14 +276,12 @@ static void probe_matched(int kind, unsigned char *buf)
     MPI_Message msg = MPI_MESSAGE_NULL;
     MPI_Request req;
     MPI_Status st, found;
-    int flag = 0, count = -1;
+    int count = -1;
 
     tm_status_reset(&found);
     tm_status_reset(&st);
     if (IMPROBE_MRECV == kind) {
-        while (!flag) {
-            TM_MPI(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &msg, &found));
-        }
+        tm_improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &found);
     } else {
         TM_MPI(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &found));
     }
@@ -377,9 +343,7 @@ static void probe_race(int id, int rounds)
         probe_receive((i / 3 + id) % NKINDS, in);
     }
     TM_MPI(MPI_Waitall(rounds, reqs, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < rounds; i++) {
-        tm_free(out[i]);
-    }
+    tm_free_all(out, rounds);
     tm_free(in);
     free(out);
     free(reqs);
@@ -391,33 +355,29 @@ static void probe_race(int id, int rounds)
  */
 static void probe_own(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 4), from = stream_rng(src, id, 4);
+    tm_rng_t to = stream_rng(tm_rank, id, 4), from = stream_rng(tm_src, id, 4);
 
     for (int i = 0; i < rounds; i++) {
         size_t nout = next_size(&to, PROBE_MAX), nin = next_size(&from, PROBE_MAX);
-        unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
+        unsigned char *out = tm_alloc_data(nout, tm_key(tm_rank, tm_dst, id, i)),
+                      *in = tm_alloc(nin);
         MPI_Request req;
         MPI_Status st;
-        int flag = 0;
 
-        tm_fill(out, nout, tm_key(tm_rank, dst, id, i));
-        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, id, comm, &req));
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, tm_dst, id, comm, &req));
         for (int k = 0; k < 2; k++) {
-            flag = 0;
             tm_status_reset(&st);
             if (0 == i % 2) {
                 TM_MPI(MPI_Probe(MPI_ANY_SOURCE, id, comm, &st));
             } else {
-                while (!flag) {
-                    TM_MPI(MPI_Iprobe(MPI_ANY_SOURCE, id, comm, &flag, &st));
-                }
+                tm_iprobe(MPI_ANY_SOURCE, id, comm, &st);
             }
-            tm_expect_single(&st, src, id, nin);
+            tm_expect_single(&st, tm_src, id, nin);
         }
         tm_status_reset(&st);
         TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, MPI_ANY_SOURCE, id, comm, &st));
-        tm_expect_single(&st, src, id, nin);
-        tm_expect_data(in, nin, tm_key(src, tm_rank, id, i), "message found by a probe");
+        tm_expect_message(&st, in, tm_src, id, nin, tm_key(tm_src, tm_rank, id, i),
+                          "message found by a probe");
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
         tm_free(out);
         tm_free(in);
@@ -452,34 +412,31 @@ static void probes(int rounds)
 /* The message arrives, by the hand of any thread, while the receive is being cancelled. */
 static void cancel(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 5), from = stream_rng(src, id, 5),
+    tm_rng_t to = stream_rng(tm_rank, id, 5), from = stream_rng(tm_src, id, 5),
              rng = tm_rng(55, (uint64_t) (100 * tm_rank + id));
 
     for (int i = 0; i < rounds; i++) {
         size_t nout = next_size(&to, 20000), nin = next_size(&from, 20000);
         unsigned char *out = tm_alloc(nout), *in = tm_alloc(nin);
-        int source = 0 == i % 2 ? src : MPI_ANY_SOURCE, cancelled = -1;
+        int source = 0 == i % 2 ? tm_src : MPI_ANY_SOURCE;
         MPI_Request sreq, rreq;
         MPI_Status st;
 
         memset(in, 0xee, nin);
-        tm_fill(out, nout, tm_key(tm_rank, dst, id, i));
+        tm_fill(out, nout, tm_key(tm_rank, tm_dst, id, i));
         TM_MPI(MPI_Irecv(in, tm_int(nin), MPI_BYTE, source, id, comm, &rreq));
         tm_spin_us((long) tm_below(&rng, 10));
-        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, dst, id, comm, &sreq));
+        TM_MPI(MPI_Isend(out, tm_int(nout), MPI_BYTE, tm_dst, id, comm, &sreq));
         tm_spin_us((long) tm_below(&rng, 30));
         TM_MPI(MPI_Cancel(&rreq));
-        tm_status_reset(&st);
-        TM_MPI(MPI_Wait(&rreq, &st));
-        TM_MPI(MPI_Test_cancelled(&st, &cancelled));
-        if (cancelled) {
+        if (tm_wait_cancelled(&rreq, &st)) {
             atomic_fetch_add(&num_cancelled, 1);
             tm_expect_fill(in, nin, 0xee, "buffer of a cancelled receive");
             tm_status_reset(&st);
             TM_MPI(MPI_Recv(in, tm_int(nin), MPI_BYTE, source, id, comm, &st));
         }
-        tm_expect_single(&st, src, id, nin);
-        tm_expect_data(in, nin, tm_key(src, tm_rank, id, i), "message that met a cancel");
+        tm_expect_message(&st, in, tm_src, id, nin, tm_key(tm_src, tm_rank, id, i),
+                          "message that met a cancel");
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
         tm_free(out);
         tm_free(in);
@@ -503,7 +460,7 @@ static void sleeper(int id)
     tm_status_reset(&st);
     switch (id % 4) {
     case 0:
-        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, src, tag, comm, &st));
+        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, tm_src, tag, comm, &st));
         break;
     case 1:
         TM_MPI(MPI_Irecv(in, tm_int(n), MPI_BYTE, MPI_ANY_SOURCE, tag, comm, &req));
@@ -514,11 +471,11 @@ static void sleeper(int id)
         TM_MPI(MPI_Mrecv(in, tm_int(n), MPI_BYTE, &msg, &st));
         break;
     default:
-        TM_MPI(MPI_Probe(src, tag, comm, MPI_STATUS_IGNORE));
-        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, src, tag, comm, &st));
+        TM_MPI(MPI_Probe(tm_src, tag, comm, MPI_STATUS_IGNORE));
+        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, tm_src, tag, comm, &st));
     }
-    tm_expect_single(&st, src, tag, n);
-    tm_expect_data(in, n, tm_key(src, tm_rank, tag, 0), "message for a sleeper");
+    tm_expect_message(&st, in, tm_src, tag, n, tm_key(tm_src, tm_rank, tag, 0),
+                      "message for a sleeper");
     tm_free(in);
 }
 
@@ -534,10 +491,9 @@ static void sleepers(int id, int rounds)
     pairs(id, rounds);
     for (int k = 0; k < nthreads - 1; k++) {
         size_t n = 0 == k % 2 ? 10 : 30000;
-        unsigned char *out = tm_alloc(n);
+        unsigned char *out = tm_alloc_data(n, tm_key(tm_rank, tm_dst, TAG_SLEEP + k, 0));
 
-        tm_fill(out, n, tm_key(tm_rank, dst, TAG_SLEEP + k, 0));
-        TM_MPI((0 == k % 3 ? MPI_Ssend : MPI_Send)(out, tm_int(n), MPI_BYTE, dst, TAG_SLEEP + k,
+        TM_MPI((0 == k % 3 ? MPI_Ssend : MPI_Send)(out, tm_int(n), MPI_BYTE, tm_dst, TAG_SLEEP + k,
                                                    comm));
         tm_free(out);
     }
@@ -548,7 +504,7 @@ static void sleepers(int id, int rounds)
 /* Active sends, freed by another thread while everybody receives. */
 static void free_sends(int id, int rounds)
 {
-    tm_rng_t to = stream_rng(tm_rank, id, 6), from = stream_rng(src, id, 6);
+    tm_rng_t to = stream_rng(tm_rank, id, 6), from = stream_rng(tm_src, id, 6);
     int other = (id + 1) % nthreads;
     slot_t *mine = &slots[id], *theirs = &slots[other];
 
@@ -560,19 +516,16 @@ static void free_sends(int id, int rounds)
                 TM_MPI(MPI_Request_free(&theirs->sreq[i]));
                 TM_CHECK(MPI_REQUEST_NULL == theirs->sreq[i], "a freed request is not null");
             }
-            tm_wait_recv(&theirs->rreq[i], theirs->in[i], src, other, theirs->nin[i],
-                         tm_key(src, tm_rank, other, BATCH * r + i));
+            tm_wait_recv(&theirs->rreq[i], theirs->in[i], tm_src, other, theirs->nin[i],
+                         tm_key(tm_src, tm_rank, other, BATCH * r + i));
             if (MPI_REQUEST_NULL != theirs->sreq[i]) {
                 TM_MPI(MPI_Request_free(&theirs->sreq[i]));
             }
         }
         /* The next rank says that it has received all, so that the buffers may go. */
-        TM_MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, src, other, NULL, 0, MPI_BYTE, dst, other, ctl,
-                            MPI_STATUS_IGNORE));
-        for (int i = 0; i < BATCH; i++) {
-            tm_free(theirs->in[i]);
-            tm_free(theirs->out[i]);
-        }
+        tm_handshake(tm_src, tm_dst, other, ctl);
+        tm_free_all(theirs->in, BATCH);
+        tm_free_all(theirs->out, BATCH);
         pthread_barrier_wait(&barrier);
     }
 }
@@ -640,9 +593,7 @@ static void freed_comm(int how)
         TM_MPI(MPI_Comm_dup(base, &other));
     } else {
         waiter.comm = mine;
-        if (0 != pthread_create(&thread, NULL, waiter_main, &waiter)) {
-            TM_FATAL("pthread_create failed");
-        }
+        thread = tm_thread(waiter_main, &waiter);
         await_polling(thread, &waiter);
         TM_MPI(MPI_Comm_free(&mine));
         TM_MPI(MPI_Send(NULL, 0, MPI_BYTE, partner, 2, ctl));
@@ -709,8 +660,7 @@ static void comm_of_session(void)
     TM_MPI(
         MPI_Comm_create_from_group(group, "threads", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &base));
     TM_MPI(MPI_Group_free(&group));
-    TM_MPI(MPI_Comm_rank(base, &tm_rank));
-    TM_MPI(MPI_Comm_size(base, &tm_size));
+    tm_use_ranks(base);
 }
 
 /*
@@ -784,8 +734,6 @@ int main(int argc, char **argv)
     if (nthreads < 1 || nthreads > MAX_THREADS || percent < 1) {
         TM_FATAL("bad arguments");
     }
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     pthread_barrier_init(&barrier, NULL, (unsigned) nthreads);
     TM_MPI(MPI_Comm_dup(base, &comm));
     TM_MPI(MPI_Comm_dup(base, &ctl));

@@ -6,123 +6,9 @@
  */
 /* TEST: np=1,2,4,8 timeout=60 quick=yes */
 /* TEST: np=2,3 env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 */
-#include "tm_test.h"
-
-enum { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, GET_STATUS, NCALLS };
+#include "tm_complete.h"
 
 static MPI_Comm comm;
-static int dst, src;
-
-/* Complete all n requests with one kind of call; st[i] gets the status of request i. */
-static void complete(int call, int n, MPI_Request *req, MPI_Status *st)
-{
-    int *index = tm_calloc((size_t) n, sizeof(int)), left = n, flag, which, some;
-    MPI_Status *tmp = tm_calloc((size_t) n, sizeof(*tmp));
-
-    for (int i = 0; i < n; i++) {
-        left -= MPI_REQUEST_NULL == req[i];
-        tm_status_reset(&st[i]);
-        tm_status_reset(&tmp[i]);
-    }
-    switch (call) {
-    case WAIT:
-        for (int i = n - 1; i >= 0; i--) {
-            TM_MPI(MPI_Wait(&req[i], &st[i]));
-        }
-        break;
-    case WAITALL:
-        TM_MPI(MPI_Waitall(n, req, st));
-        break;
-    case TESTALL:
-        for (flag = 0; !flag;) {
-            TM_MPI(MPI_Testall(n, req, &flag, st));
-        }
-        break;
-    case WAITANY:
-    case TESTANY:
-        for (; left > 0; left--) {
-            flag = WAITANY == call;
-            do {
-                if (WAITANY == call) {
-                    TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
-                } else {
-                    TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
-                    TM_CHECK(flag || MPI_UNDEFINED == which,
-                             "MPI_Testany completed nothing but gave index %d", which);
-                }
-            } while (!flag);
-            if (!TM_CHECK(which >= 0 && which < n, "index %d of %d with %d to come", which, n,
-                          left)) {
-                break;
-            }
-            TM_CHECK(MPI_REQUEST_NULL == req[which], "request %d is complete but not null", which);
-            st[which] = tmp[0];
-        }
-        TM_MPI(MPI_Waitany(n, req, &which, &tmp[0]));
-        TM_CHECK(MPI_UNDEFINED == which, "MPI_Waitany of null requests gave index %d", which);
-        tm_expect_empty(&tmp[0]);
-        flag = 0;
-        TM_MPI(MPI_Testany(n, req, &which, &flag, &tmp[0]));
-        TM_CHECK(flag && MPI_UNDEFINED == which,
-                 "MPI_Testany of null requests gave flag %d index %d", flag, which);
-        break;
-    case WAITSOME:
-    case TESTSOME:
-        while (left > 0) {
-            do {
-                some = -1;
-                if (WAITSOME == call) {
-                    TM_MPI(MPI_Waitsome(n, req, &some, index, tmp));
-                    TM_CHECK(some > 0, "MPI_Waitsome completed %d with %d to come", some, left);
-                } else {
-                    TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
-                }
-            } while (0 == some);
-            if (!TM_CHECK(some > 0 && some <= left, "%d completed with %d to come", some, left)) {
-                break;
-            }
-            for (int i = 0; i < some; i++) {
-                TM_CHECK(MPI_REQUEST_NULL == req[index[i]], "request %d is complete but not null",
-                         index[i]);
-                st[index[i]] = tmp[i];
-            }
-            left -= some;
-        }
-        TM_MPI(MPI_Testsome(n, req, &some, index, tmp));
-        TM_CHECK(MPI_UNDEFINED == some, "MPI_Testsome of null requests gave %d", some);
-        break;
-    default:
-        for (int i = 0; i < n; i++) {
-            MPI_Request before = req[i];
-
-            for (flag = 0; !flag;) {
-                if (GET_STATUS == call) {
-                    TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
-                    TM_CHECK(req[i] == before, "MPI_Request_get_status changed the request");
-                } else {
-                    TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
-                    TM_CHECK(flag ? MPI_REQUEST_NULL == req[i] : req[i] == before,
-                             "MPI_Test left the wrong handle");
-                }
-            }
-            if (GET_STATUS == call) {
-                /* Twice the same. */
-                TM_MPI(MPI_Request_get_status(req[i], &flag, &tmp[0]));
-                TM_MPI(MPI_Test(&req[i], &flag, &st[i]));
-                TM_CHECK(flag, "MPI_Test is false after MPI_Request_get_status was true");
-                TM_CHECK(tmp[0].MPI_SOURCE == st[i].MPI_SOURCE && tmp[0].MPI_TAG == st[i].MPI_TAG,
-                         "MPI_Request_get_status gave source %d tag %d, MPI_Test %d %d",
-                         tmp[0].MPI_SOURCE, tmp[0].MPI_TAG, st[i].MPI_SOURCE, st[i].MPI_TAG);
-            }
-        }
-        break;
-    }
-    for (int i = 0; i < n; i++) {
-        TM_CHECK(MPI_REQUEST_NULL == req[i], "request %d is not null in the end", i);
-    }
-    free(index);
-    free(tmp);
-}
 
 /* Receives, sends, null and MPI_PROC_NULL requests mixed; messages are sent in random order. */
 static void many(int call, int count, size_t max)
@@ -137,8 +23,7 @@ static void many(int call, int count, size_t max)
 
     for (int i = 0; i < count; i++) {
         in[i] = tm_alloc(max);
-        order[i] = i;
-        TM_MPI(MPI_Irecv(in[i], (int) max, MPI_BYTE, 0 == i % 3 ? MPI_ANY_SOURCE : src, i, comm,
+        TM_MPI(MPI_Irecv(in[i], (int) max, MPI_BYTE, 0 == i % 3 ? MPI_ANY_SOURCE : tm_src, i, comm,
                          &req[4 * i]));
         if (0 == i % 2) {
             TM_MPI(MPI_Irecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, i, comm, &req[4 * i + 2]));
@@ -147,34 +32,25 @@ static void many(int call, int count, size_t max)
         }
         req[4 * i + 3] = MPI_REQUEST_NULL;
     }
-    for (int i = count - 1; i > 0; i--) {
-        int j = (int) tm_below(&rng, (uint64_t) i + 1), t = order[i];
-
-        order[i] = order[j];
-        order[j] = t;
-    }
+    tm_shuffle(&rng, count, order);
     for (int k = 0; k < count; k++) {
         int i = order[k];
         size_t size = (size_t) i * 7919 % (max + 1);
 
-        out[i] = tm_alloc(size);
-        tm_fill(out[i], size, tm_key(tm_rank, dst, i, call));
-        if (0 == i % 5) {
-            TM_MPI(MPI_Issend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
-        } else {
-            TM_MPI(MPI_Isend(out[i], (int) size, MPI_BYTE, dst, i, comm, &req[4 * i + 1]));
-        }
+        out[i] = tm_alloc_data(size, tm_key(tm_rank, tm_dst, i, call));
+        TM_MPI((0 == i % 5 ? MPI_Issend : MPI_Isend)(out[i], (int) size, MPI_BYTE, tm_dst, i, comm,
+                                                     &req[4 * i + 1]));
     }
-    complete(call, n, req, st);
+    tm_complete(call, n, req, st, false);
     for (int i = 0; i < count; i++) {
         size_t size = (size_t) i * 7919 % (max + 1);
 
-        tm_expect_status(&st[4 * i], src, i, size);
-        tm_expect_data(in[i], size, tm_key(src, tm_rank, i, call), "one of many");
+        tm_expect_status(&st[4 * i], tm_src, i, size);
+        tm_expect_data(in[i], size, tm_key(tm_src, tm_rank, i, call), "one of many");
         if (0 == i % 2) {
             tm_expect_proc_null(&st[4 * i + 2]);
         }
-        if (WAIT == call || WAITALL == call || TESTALL == call || TEST == call) {
+        if (TM_WAIT == call || TM_WAITALL == call || TM_TESTALL == call || TM_TEST == call) {
             tm_expect_empty(&st[4 * i + 3]);
         }
         tm_free(in[i]);
@@ -198,7 +74,8 @@ static void not_yet(void)
     int flag, which, some, index[COUNT];
 
     for (int i = 0; i < COUNT; i++) {
-        TM_MPI(MPI_Irecv(&in[i], 1, MPI_BYTE, 0 == i % 2 ? src : MPI_ANY_SOURCE, i, comm, &req[i]));
+        TM_MPI(
+            MPI_Irecv(&in[i], 1, MPI_BYTE, 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, i, comm, &req[i]));
     }
     for (int k = 0; k < 50; k++) {
         TM_MPI(MPI_Test(&req[k % COUNT], &flag, &st[0]));
@@ -215,16 +92,16 @@ static void not_yet(void)
     }
     TM_MPI(MPI_Barrier(comm));
     /* Only the last is sent: MPI_Testall stays false, MPI_Waitany finds it. */
-    TM_MPI(MPI_Isend(&in[0], 0, MPI_BYTE, dst, COUNT - 1, comm, &sreq[0]));
+    TM_MPI(MPI_Isend(&in[0], 0, MPI_BYTE, tm_dst, COUNT - 1, comm, &sreq[0]));
     TM_MPI(MPI_Waitany(COUNT, req, &which, &st[0]));
     TM_CHECK(which == COUNT - 1, "MPI_Waitany gave %d, expected %d", which, COUNT - 1);
-    tm_expect_status(&st[0], src, COUNT - 1, 0);
+    tm_expect_status(&st[0], tm_src, COUNT - 1, 0);
     TM_MPI(MPI_Testall(COUNT, req, &flag, st));
     TM_CHECK(!flag, "MPI_Testall: receives are complete without a message");
     TM_MPI(MPI_Wait(&sreq[0], MPI_STATUS_IGNORE));
     TM_MPI(MPI_Barrier(comm));
     for (int i = 0; i < COUNT - 1; i++) {
-        TM_MPI(MPI_Isend(NULL, 0, MPI_BYTE, dst, i, comm, &sreq[i]));
+        TM_MPI(MPI_Isend(NULL, 0, MPI_BYTE, tm_dst, i, comm, &sreq[i]));
     }
     TM_MPI(MPI_Waitall(COUNT - 1, req, MPI_STATUSES_IGNORE));
     TM_MPI(MPI_Waitall(COUNT - 1, sreq, MPI_STATUSES_IGNORE));
@@ -286,8 +163,7 @@ static void sendrecv(size_t n)
         tm_fill(a, n, tm_key(tm_rank, to, d, 1));
         tm_status_reset(&st);
         TM_MPI(MPI_Sendrecv_replace(a, (int) n, MPI_BYTE, to, d, from, MPI_ANY_TAG, comm, &st));
-        tm_expect_single(&st, from, d, n);
-        tm_expect_data(a, n, tm_key(from, tm_rank, d, 1), "MPI_Sendrecv_replace");
+        tm_expect_message(&st, a, from, d, n, tm_key(from, tm_rank, d, 1), "MPI_Sendrecv_replace");
         tm_expect_guard(a);
         tm_fill(a, n, tm_key(tm_rank, to, d, 2));
         tm_fill(b, half, tm_key(tm_rank, from, d, 3));
@@ -295,13 +171,11 @@ static void sendrecv(size_t n)
         tm_status_reset(&st);
         TM_MPI(
             MPI_Sendrecv(a, (int) n, MPI_BYTE, to, d, in, (int) n, MPI_BYTE, from, d, comm, &st));
-        tm_expect_single(&st, from, d, n);
-        tm_expect_data(in, n, tm_key(from, tm_rank, d, 2), "MPI_Sendrecv");
+        tm_expect_message(&st, in, from, d, n, tm_key(from, tm_rank, d, 2), "MPI_Sendrecv");
         tm_status_reset(&st);
         TM_MPI(MPI_Sendrecv(b, (int) half, MPI_BYTE, from, 100 + d, back, (int) half, MPI_BYTE,
                             MPI_ANY_SOURCE, 100 + d, comm, &st));
-        tm_expect_single(&st, to, 100 + d, half);
-        tm_expect_data(back, half, tm_key(to, tm_rank, d, 3), "MPI_Sendrecv");
+        tm_expect_message(&st, back, to, 100 + d, half, tm_key(to, tm_rank, d, 3), "MPI_Sendrecv");
         tm_free(in);
         tm_free(back);
         /* One side only. */
@@ -327,9 +201,7 @@ int main(int argc, char **argv)
 {
     tm_init(&argc, &argv, "waits");
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
-    for (int call = 0; call < NCALLS; call++) {
+    for (int call = 0; call < TM_NCALLS; call++) {
         many(call, 1, 10);
         many(call, 300, 60);
         many(call, 100, 5000);
