@@ -10,12 +10,7 @@
 /* TEST: np=2 env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_shm_copy_step=65536" timeout=60 quick=yes */
 /* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=tcp" timeout=60 */
 /* TEST: np=2 args="8" env="OMPI_MCA_pml_tm_providers=ofi OMPI_MCA_pml_tm_ofi_provider=net,tcp OMPI_MCA_mtl=^ofi" needs=libfabric-1.15 timeout=60 */
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "tm_test.h"
+#include "tm_share.h"
 
 enum { WINDOW = 4, ROUNDS = 150, LONGEST = 3000000, PATIENCE_MS = 20000 };
 
@@ -23,28 +18,6 @@ static const int lengths[] = {270000, 524288, 1000003, LONGEST};
 
 static char *buf;
 static MPI_Request req[WINDOW];
-
-/* A word that both ranks see without MPI. */
-static atomic_int *shared_word(void)
-{
-    char name[] = "/tmp/tm-absent-XXXXXX";
-    int fd = 0 == tm_rank ? mkstemp(name) : -1;
-    atomic_int *word;
-
-    TM_CHECK(0 != tm_rank || (fd >= 0 && 0 == ftruncate(fd, sizeof(*word))), "no file %s", name);
-    TM_MPI(MPI_Bcast(name, sizeof(name), MPI_CHAR, 0, MPI_COMM_WORLD));
-    fd = 0 == tm_rank ? fd : open(name, O_RDWR);
-    word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (MAP_FAILED == word) {
-        TM_FATAL("%s cannot be mapped", name);
-    }
-    close(fd);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (0 == tm_rank) {
-        unlink(name);
-    }
-    return word;
-}
 
 static char *part(int i)
 {
@@ -128,7 +101,7 @@ int main(int argc, char **argv)
         return tm_skip("others need the sender, or not, by their own rules");
     }
     buf = tm_calloc(WINDOW, LONGEST);
-    word = shared_word();
+    word = tm_shared_word();
     len = (int) tm_arg(argc, argv, 1, 0);
     if (0 != len) {
         few(word, len);

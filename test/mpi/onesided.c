@@ -32,8 +32,6 @@ static const int counts[] = {1, 3, 100, 2048, 2049, MAX_WORDS};
 
 #define NCOUNTS (int) (sizeof(counts) / sizeof(counts[0]))
 
-static int right, left;
-
 static window_t window_open(bool is_allocated)
 {
     MPI_Aint size = (MAX_WORDS + 1) * (MPI_Aint) sizeof(int64_t);
@@ -60,27 +58,10 @@ static void window_close(window_t *w)
     }
 }
 
-static int64_t word(int owner, int round, int i)
+/* What a rank puts in a round. */
+static uint64_t key_of(int owner, int round)
 {
-    return (int64_t) tm_word(tm_key(owner, 0, round, 0), (uint64_t) i);
-}
-
-static void words_fill(int64_t *p, int n, int owner, int round)
-{
-    for (int i = 0; i < n; i++) {
-        p[i] = word(owner, round, i);
-    }
-}
-
-static void words_check(const int64_t *p, int n, int owner, int round, const char *what)
-{
-    for (int i = 0; i < n; i++) {
-        if (p[i] != word(owner, round, i)) {
-            TM_ERROR("%s: word %d of %d is %" PRIx64 ", expected %" PRIx64, what, i, n, p[i],
-                     word(owner, round, i));
-            return;
-        }
-    }
+    return tm_key(owner, 0, round, 0);
 }
 
 /* Put to the right, then get from the left what it got, between fences. */
@@ -92,15 +73,15 @@ static void fence(window_t *w, int rounds)
     for (int r = 0; r < rounds; r++) {
         int n = counts[r % NCOUNTS];
 
-        words_fill(out, n, tm_rank, r);
+        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
         memset(in, 0xee, MAX_WORDS * sizeof(*in));
         TM_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, w->win));
-        TM_MPI(MPI_Put(out, n, MPI_INT64_T, right, 1, n, MPI_INT64_T, w->win));
+        TM_MPI(MPI_Put(out, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_fence(0, w->win));
-        words_check(w->base + 1, n, left, r, "MPI_Put");
-        TM_MPI(MPI_Get(in, n, MPI_INT64_T, left, 1, n, MPI_INT64_T, w->win));
+        tm_expect_data(w->base + 1, (size_t) n * sizeof(*in), key_of(tm_src, r), "MPI_Put");
+        TM_MPI(MPI_Get(in, n, MPI_INT64_T, tm_src, 1, n, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w->win));
-        words_check(in, n, far, r, "MPI_Get");
+        tm_expect_data(in, (size_t) n * sizeof(*in), key_of(far, r), "MPI_Get");
         tm_expect_fill(in + n, (size_t) (MAX_WORDS - n) * sizeof(*in), 0xee,
                        "behind what MPI_Get got");
     }
@@ -117,16 +98,15 @@ static void fence_strided(window_t *w, int rounds)
         int n = counts[r % (NCOUNTS - 1)], bad = 0;
         MPI_Datatype vector;
 
-        words_fill(out, n, tm_rank, r);
-        TM_MPI(MPI_Type_vector(n, 1, 2, MPI_INT64_T, &vector));
-        TM_MPI(MPI_Type_commit(&vector));
+        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
+        vector = tm_vector(n, 1, 2, MPI_INT64_T);
         memset(w->base, 0x33, (MAX_WORDS + 1) * sizeof(*w->base));
         TM_MPI(MPI_Win_fence(0, w->win));
-        TM_MPI(MPI_Put(out, n, MPI_INT64_T, right, 1, 1, vector, w->win));
+        TM_MPI(MPI_Put(out, n, MPI_INT64_T, tm_dst, 1, 1, vector, w->win));
         TM_MPI(MPI_Type_free(&vector));
         TM_MPI(MPI_Win_fence(0, w->win));
         for (int i = 0; i < n; i++) {
-            bad += w->base[1 + 2 * i] != word(left, r, i) ||
+            bad += w->base[1 + 2 * i] != (int64_t) tm_word(key_of(tm_src, r), (uint64_t) i) ||
                    0x3333333333333333 != w->base[2 + 2 * i];
         }
         TM_CHECK(0 == bad, "MPI_Put of %d words with a stride: %d wrong", n, bad);
@@ -264,20 +244,20 @@ static void pscw(window_t *w, int rounds)
     MPI_Group world, to, from;
 
     TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    TM_MPI(MPI_Group_incl(world, 1, &right, &to));
-    TM_MPI(MPI_Group_incl(world, 1, &left, &from));
+    TM_MPI(MPI_Group_incl(world, 1, &tm_dst, &to));
+    TM_MPI(MPI_Group_incl(world, 1, &tm_src, &from));
     for (int r = 0; r < rounds; r++) {
         int n = counts[r % NCOUNTS];
 
         w->base[0] = 1000 * tm_rank + r;
-        words_fill(out, n, tm_rank, r);
+        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
         TM_MPI(MPI_Win_post(from, 0, w->win));
         TM_MPI(MPI_Win_start(to, 0, w->win));
-        TM_MPI(MPI_Put(out, n, MPI_INT64_T, right, 1, n, MPI_INT64_T, w->win));
-        TM_MPI(MPI_Get(&first, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w->win));
+        TM_MPI(MPI_Put(out, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win));
+        TM_MPI(MPI_Get(&first, 1, MPI_INT64_T, tm_dst, 0, 1, MPI_INT64_T, w->win));
         TM_MPI(MPI_Win_complete(w->win));
-        TM_CHECK(first == 1000 * right + r, "MPI_Get got %" PRId64 ", expected %d", first,
-                 1000 * right + r);
+        TM_CHECK(first == 1000 * tm_dst + r, "MPI_Get got %" PRId64 ", expected %d", first,
+                 1000 * tm_dst + r);
         if (0 == r % 2) {
             TM_MPI(MPI_Win_wait(w->win));
         } else {
@@ -285,7 +265,8 @@ static void pscw(window_t *w, int rounds)
                 TM_MPI(MPI_Win_test(w->win, &flag));
             }
         }
-        words_check(w->base + 1, n, left, r, "MPI_Put in an exposure epoch");
+        tm_expect_data(w->base + 1, (size_t) n * sizeof(*out), key_of(tm_src, r),
+                       "MPI_Put in an exposure epoch");
     }
     TM_MPI(MPI_Group_free(&to));
     TM_MPI(MPI_Group_free(&from));
@@ -304,14 +285,14 @@ static void requests(window_t *w, int rounds)
         int n = counts[r % NCOUNTS];
         MPI_Request req;
 
-        words_fill(out, n, tm_rank, r);
+        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
         memset(in, 0xee, (size_t) n * sizeof(*in));
-        TM_MPI(MPI_Rput(out, n, MPI_INT64_T, right, 1, n, MPI_INT64_T, w->win, &req));
+        TM_MPI(MPI_Rput(out, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win, &req));
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        TM_MPI(MPI_Win_flush(right, w->win));
-        TM_MPI(MPI_Rget(in, n, MPI_INT64_T, right, 1, n, MPI_INT64_T, w->win, &req));
+        TM_MPI(MPI_Win_flush(tm_dst, w->win));
+        TM_MPI(MPI_Rget(in, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win, &req));
         TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        words_check(in, n, tm_rank, r, "MPI_Rget");
+        tm_expect_data(in, (size_t) n * sizeof(*in), key_of(tm_rank, r), "MPI_Rget");
     }
     TM_MPI(MPI_Win_unlock_all(w->win));
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -327,8 +308,6 @@ int main(int argc, char **argv)
     tm_init(&argc, &argv, "onesided");
     rounds = (int) tm_arg(argc, argv, 1, 20);
     is_safe = argc > 2 && 0 == strcmp(argv[2], "safe");
-    right = (tm_rank + 1) % tm_size;
-    left = (tm_rank + tm_size - 1) % tm_size;
     for (int i = 0; i < 4; i++) {
         window_t w;
 

@@ -8,34 +8,14 @@
  * Arguments: length of the messages in bytes (default 1048576); "sender": the sender computes
  * instead, until the receiver has the message. Which receives can be listed is the caller's choice.
  */
-#include "tm_test.h"
-
-#include <fcntl.h>
-#include <sys/mman.h>
+#include "tm_share.h"
 
 enum { ROUNDS = 20, LIMIT_S = 20 };
 
-/* What the two processes of this host share besides MPI: rounds that the sender is done with. */
-static atomic_int *shared_word(void)
+/* The data of a round. */
+static uint64_t key_of(int round)
 {
-    char name[64];
-    unsigned int id = (unsigned int) getpid();
-    int fd;
-    void *at;
-
-    MPI_Bcast(&id, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
-    snprintf(name, sizeof(name), "/dev/shm/overlap.%u", id);
-    fd = 0 == tm_rank ? open(name, O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
-    if (0 == tm_rank && 0 != ftruncate(fd, sizeof(atomic_int))) {
-        return NULL;
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    fd = 0 == tm_rank ? fd : open(name, O_RDWR);
-    at = mmap(NULL, sizeof(atomic_int), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    MPI_Barrier(MPI_COMM_WORLD);
-    unlink(name);
-    return MAP_FAILED == at ? NULL : at;
+    return tm_key(0, 1, round, 0);
 }
 
 /* Computes until the sender is done, without MPI. */
@@ -61,7 +41,7 @@ static bool compute_until_there(const volatile unsigned char *buf, int len, int 
     time_t end = time(NULL) + LIMIT_S;
 
     for (int i = 0; i < len; i++) {
-        while (buf[i] != (unsigned char) (i * 7 + round)) {
+        while (buf[i] != tm_byte(key_of(round), (size_t) i)) {
             if (time(NULL) > end) {
                 return false;
             }
@@ -77,7 +57,7 @@ static void receive(unsigned char *buf, int len, atomic_int *done)
         MPI_Status status;
         int count, flag = 0;
         for (int i = 0; i < len; i++) {
-            buf[i] = (unsigned char) ~(i * 7 + round);
+            buf[i] = (unsigned char) ~tm_byte(key_of(round), (size_t) i);
         }
         MPI_Irecv(buf, len, MPI_BYTE, round % 2 ? 0 : MPI_ANY_SOURCE, round, MPI_COMM_WORLD,
                   &request);
@@ -99,9 +79,7 @@ static void receive(unsigned char *buf, int len, atomic_int *done)
 static void send(unsigned char *buf, int len, atomic_int *done)
 {
     for (int round = 1; round <= ROUNDS; round++) {
-        for (int i = 0; i < len; i++) {
-            buf[i] = (unsigned char) (i * 7 + round);
-        }
+        tm_fill(buf, (size_t) len, key_of(round));
         MPI_Recv(NULL, 0, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Ssend(buf, len, MPI_BYTE, 1, round, MPI_COMM_WORLD);
         atomic_store(done, round);
@@ -112,12 +90,7 @@ static void receive_at_once(unsigned char *buf, int len, atomic_int *done)
 {
     for (int round = 1; round <= ROUNDS; round++) {
         MPI_Recv(buf, len, MPI_BYTE, 0, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        for (int i = 0; i < len; i++) {
-            if (buf[i] != (unsigned char) (i * 7 + round)) {
-                TM_CHECK(0, "round %d: byte %d is %d", round, i, buf[i]);
-                break;
-            }
-        }
+        TM_CHECK(tm_expect_data(buf, (size_t) len, key_of(round), "message"), "in round %d", round);
         atomic_store(done, round);
     }
 }
@@ -126,9 +99,7 @@ static void send_and_compute(unsigned char *buf, int len, atomic_int *done)
 {
     for (int round = 1; round <= ROUNDS; round++) {
         MPI_Request request;
-        for (int i = 0; i < len; i++) {
-            buf[i] = (unsigned char) (i * 7 + round);
-        }
+        tm_fill(buf, (size_t) len, key_of(round));
         MPI_Isend(buf, len, MPI_BYTE, 1, round, MPI_COMM_WORLD, &request);
         TM_CHECK(compute_until(done, round),
                  "round %d: the message was not sent while its process computed", round);
@@ -144,12 +115,9 @@ int main(int argc, char **argv)
     atomic_int *done;
 
     tm_init(&argc, &argv, "overlap");
-    buf = malloc((size_t) len);
-    done = shared_word();
-    if (NULL == done || NULL == buf) {
-        fprintf(stderr, "overlap: no memory\n");
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    } else if (1 == tm_rank) {
+    buf = tm_calloc(1, (size_t) len);
+    done = tm_shared_word(); /* rounds that the sender is done with */
+    if (1 == tm_rank) {
         (sender_computes ? receive_at_once : receive)(buf, len, done);
     } else if (0 == tm_rank) {
         (sender_computes ? send_and_compute : send)(buf, len, done);

@@ -16,31 +16,6 @@ static const int sizes[] = {0,  1,    15,    16,    17,    23,    24,    25,    
 
 #define NSIZES (int) (sizeof(sizes) / sizeof(sizes[0]))
 
-static int rank, size;
-
-static unsigned char byte_of(int from, int len, int i, int round)
-{
-    return (unsigned char) (from * 37 + len * 11 + i * 7 + round);
-}
-
-static void fill(unsigned char *buf, int from, int len, int round)
-{
-    for (int i = 0; i < len; i++) {
-        buf[i] = byte_of(from, len, i, round);
-    }
-}
-
-static void check(const unsigned char *buf, int from, int len, int round)
-{
-    for (int i = 0; i < len; i++) {
-        TM_CHECK(buf[i] == byte_of(from, len, i, round), "from %d, %d bytes: byte %d is %d", from,
-                 len, i, buf[i]);
-        if (buf[i] != byte_of(from, len, i, round)) {
-            return;
-        }
-    }
-}
-
 /* A communicator of the process set, made from its group. */
 static MPI_Comm comm_from_group(MPI_Session session, const char *pset, const char *tag)
 {
@@ -56,7 +31,6 @@ static MPI_Comm comm_from_group(MPI_Session session, const char *pset, const cha
 /* One message of each size round the ring, the first ones while nobody knows anybody's index. */
 static void ring(MPI_Comm comm, int round)
 {
-    int right = (rank + 1) % size, left = (rank + size - 1) % size;
     unsigned char *out = malloc(300000), *in = malloc(300000);
 
     for (int s = 0; s < NSIZES; s++) {
@@ -64,24 +38,22 @@ static void ring(MPI_Comm comm, int round)
         MPI_Request request;
         MPI_Status status;
 
-        fill(out, rank, len, round);
-        if (0 == (s + round) % 3) {
-            MPI_Issend(out, len, MPI_BYTE, right, s, comm, &request);
-        } else {
-            MPI_Isend(out, len, MPI_BYTE, right, s, comm, &request);
-        }
+        tm_fill(out, (size_t) len, tm_key(tm_rank, 0, len, round));
+        (0 == (s + round) % 3 ? MPI_Issend : MPI_Isend)(out, len, MPI_BYTE, tm_dst, s, comm,
+                                                        &request);
         if (0 == s % 4) {
             MPI_Probe(MPI_ANY_SOURCE, s, comm, &status);
             MPI_Get_count(&status, MPI_BYTE, &got);
-            TM_CHECK(status.MPI_SOURCE == left && got == len, "probe: from %d, %d bytes",
+            TM_CHECK(status.MPI_SOURCE == tm_src && got == len, "probe: from %d, %d bytes",
                      status.MPI_SOURCE, got);
         }
-        MPI_Recv(in, 300000, MPI_BYTE, 0 == s % 2 ? MPI_ANY_SOURCE : left,
+        MPI_Recv(in, 300000, MPI_BYTE, 0 == s % 2 ? MPI_ANY_SOURCE : tm_src,
                  0 == s % 5 ? MPI_ANY_TAG : s, comm, &status);
         MPI_Get_count(&status, MPI_BYTE, &got);
-        TM_CHECK(status.MPI_SOURCE == left && status.MPI_TAG == s && got == len,
+        TM_CHECK(status.MPI_SOURCE == tm_src && status.MPI_TAG == s && got == len,
                  "from %d, tag %d, %d bytes", status.MPI_SOURCE, status.MPI_TAG, got);
-        check(in, left, len, round);
+        TM_CHECK(tm_expect_data(in, (size_t) len, tm_key(tm_src, 0, len, round), "message"),
+                 "from %d in round %d", tm_src, round);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     free(out);
@@ -92,16 +64,16 @@ static void ring(MPI_Comm comm, int round)
 static void burst(MPI_Comm comm)
 {
     enum { COUNT = 200 };
-    MPI_Request *requests = malloc((size_t) size * COUNT * sizeof(*requests));
+    MPI_Request *requests = malloc((size_t) tm_size * COUNT * sizeof(*requests));
     int numbers[COUNT], value = 0, n = 0;
 
     for (int i = 0; i < COUNT; i++) {
         numbers[i] = i;
-        for (int to = 0; to < size; to++) {
+        for (int to = 0; to < tm_size; to++) {
             MPI_Isend(&numbers[i], 1, MPI_INT, to, 7, comm, &requests[n++]);
         }
     }
-    for (int from = 0; from < size; from++) {
+    for (int from = 0; from < tm_size; from++) {
         for (int i = 0; i < COUNT; i++) {
             MPI_Recv(&value, 1, MPI_INT, from, 7, comm, MPI_STATUS_IGNORE);
             TM_CHECK(value == i, "message %d from %d is number %d", i, from, value);
@@ -117,12 +89,12 @@ static void collectives(MPI_Comm comm)
     MPI_Comm dup, half;
 
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
-    TM_CHECK(sum == size, "sum %d", sum);
+    TM_CHECK(sum == tm_size, "sum %d", sum);
     MPI_Comm_dup(comm, &dup);
     MPI_Barrier(dup);
-    MPI_Comm_split(dup, rank % 2, rank, &half);
+    MPI_Comm_split(dup, tm_rank % 2, tm_rank, &half);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, half);
-    TM_CHECK(sum == (size + 1 - rank % 2) / 2, "half: sum %d", sum);
+    TM_CHECK(sum == (tm_size + 1 - tm_rank % 2) / 2, "half: sum %d", sum);
     MPI_Comm_free(&half);
     MPI_Comm_free(&dup);
 }
@@ -130,16 +102,16 @@ static void collectives(MPI_Comm comm)
 /* Persistent requests: their tag is chosen when they start. */
 static void persistent(MPI_Comm comm)
 {
-    int right = (rank + 1) % size, left = (rank + size - 1) % size, out = 0, in = 0;
+    int out = 0, in = 0;
     MPI_Request requests[2];
 
-    MPI_Send_init(&out, 1, MPI_INT, right, 3, comm, &requests[0]);
-    MPI_Recv_init(&in, 1, MPI_INT, left, 3, comm, &requests[1]);
+    MPI_Send_init(&out, 1, MPI_INT, tm_dst, 3, comm, &requests[0]);
+    MPI_Recv_init(&in, 1, MPI_INT, tm_src, 3, comm, &requests[1]);
     for (int i = 0; i < 5; i++) {
-        out = 10 * rank + i;
+        out = 10 * tm_rank + i;
         MPI_Startall(2, requests);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-        TM_CHECK(in == 10 * left + i, "persistent: %d", in);
+        TM_CHECK(in == 10 * tm_src + i, "persistent: %d", in);
     }
     MPI_Request_free(&requests[0]);
     MPI_Request_free(&requests[1]);
@@ -158,7 +130,7 @@ static void cancelled(MPI_Comm comm, MPI_Comm kept)
         MPI_Request request;
         MPI_Status status;
 
-        MPI_Issend(out, lengths[i], MPI_BYTE, (rank + 1) % size, 3, comm, &request);
+        MPI_Issend(out, lengths[i], MPI_BYTE, tm_dst, 3, comm, &request);
         MPI_Cancel(&request);
         MPI_Wait(&request, &status);
         MPI_Test_cancelled(&status, &flag);
@@ -176,13 +148,12 @@ static void rounds(MPI_Session session, int count)
 
     has_counters = tm_counter_find("pml_tm_untagged", MPI_T_PVAR_CLASS_COUNTER, &untagged) &&
                    tm_counter_find("pml_tm_early", MPI_T_PVAR_CLASS_COUNTER, &early);
-    MPI_Comm_rank(kept, &rank);
-    MPI_Comm_size(kept, &size);
-    num_self = rank % 8;
+    tm_use_ranks(kept);
+    num_self = tm_rank % 8;
     /* so that the next index is another in each process */
     for (int i = 0; i < num_self; i++) {
         char tag[64];
-        snprintf(tag, sizeof(tag), "self %d %d", rank, i);
+        snprintf(tag, sizeof(tag), "self %d %d", tm_rank, i);
         self[i] = comm_from_group(session, "mpi://SELF", tag);
     }
     for (int round = 0; round < count; round++) {
@@ -202,10 +173,10 @@ static void rounds(MPI_Session session, int count)
         MPI_Comm_free(&comm);
     }
     if (has_counters) {
-        TM_CHECK(1 == size || tm_counter_read(&untagged) > 0,
+        TM_CHECK(1 == tm_size || tm_counter_read(&untagged) > 0,
                  "no message came untagged: nothing was tested");
-        printf("sessions: rank %d: %llu untagged, %llu early\n", rank, tm_counter_read(&untagged),
-               tm_counter_read(&early));
+        printf("sessions: rank %d: %llu untagged, %llu early\n", tm_rank,
+               tm_counter_read(&untagged), tm_counter_read(&early));
         tm_counter_close(&untagged);
         tm_counter_close(&early);
     }
@@ -230,7 +201,7 @@ int main(int argc, char **argv)
     if (has_world) {
         MPI_Finalize();
     }
-    if (0 == rank) {
+    if (0 == tm_rank) {
         printf("sessions: errors=%d\n", tm_errors);
     }
     return 0 == tm_errors ? 0 : 1;

@@ -9,31 +9,22 @@
 
 enum { LONG = 3 << 20, ROUNDS = 100000, SOME = 20 };
 
-static unsigned char byte_of(int rank, int round, size_t i)
-{
-    return (unsigned char) (i * 7 + i / 1021 + (size_t) round * 13 + (size_t) rank);
-}
-
 /* Both send at once; a short message follows the long one, which it must not overtake. */
 static void exchange(unsigned char *out, unsigned char *in, int round)
 {
     const size_t len = LONG - (size_t) round % 1000;
     int last = -1, peer = 1 - tm_rank;
     MPI_Request requests[4];
-    size_t wrong = 0;
 
-    for (size_t i = 0; i < len; i++) {
-        out[i] = byte_of(tm_rank, round, i);
-    }
+    tm_fill(out, len, tm_key(tm_rank, peer, 1, round));
     MPI_Irecv(in, LONG, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[0]);
     MPI_Irecv(&last, 1, MPI_INT, peer, 1, MPI_COMM_WORLD, &requests[1]);
     MPI_Isend(out, (int) len, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[2]);
     MPI_Isend(&round, 1, MPI_INT, peer, 1, MPI_COMM_WORLD, &requests[3]);
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    for (size_t i = 0; i < len; i++) {
-        wrong += byte_of(peer, round, i) != in[i];
-    }
-    TM_CHECK(0 == wrong && round == last, "round %d: %zu bytes are wrong", round, wrong);
+    TM_CHECK(tm_expect_data(in, len, tm_key(peer, tm_rank, 1, round), "long message") &&
+                 round == last,
+             "round %d: the short message says %d", round, last);
 }
 
 int main(int argc, char **argv)

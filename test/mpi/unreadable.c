@@ -89,23 +89,6 @@ static bool map_region(void)
     return true;
 }
 
-static void fill(unsigned char *buf, int seed)
-{
-    for (int i = 0; i < BUFFER; i++) {
-        buf[i] = (unsigned char) (i * 7 + (i >> 10) + seed);
-    }
-}
-
-static int is_filled(const unsigned char *buf, int from, int len, int seed)
-{
-    for (int i = from; i < from + len; i++) {
-        if (buf[i] != (unsigned char) (i * 7 + (i >> 10) + seed)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 /* A device must not take it for writable, nor keep it as read only. */
 static void read_only_first(void)
 {
@@ -115,7 +98,7 @@ static void read_only_first(void)
     if (MAP_FAILED == buf) {
         TM_FATAL("no memory");
     }
-    fill(buf, 7);
+    tm_fill(buf, BUFFER, 7);
     mprotect(buf, BUFFER, PROT_READ);
     if (0 == tm_rank) {
         TM_MPI(MPI_Send(buf, BUFFER, MPI_BYTE, 1, 1, MPI_COMM_WORLD));
@@ -128,7 +111,7 @@ static void read_only_first(void)
         TM_MPI(MPI_Recv(buf, BUFFER, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         TM_MPI(MPI_Send(buf, BUFFER, MPI_BYTE, 0, 2, MPI_COMM_WORLD));
     }
-    TM_CHECK(is_filled(buf, 0, BUFFER, 7), "other bytes in memory that was read only");
+    tm_expect_data(buf, BUFFER, 7, "memory that was read only");
     munmap(buf, BUFFER);
 }
 
@@ -151,7 +134,7 @@ int main(int argc, char **argv)
             unsigned char *from = 0 != (mode & 1) ? buf : plain,
                           *to = 0 != (mode & 2) ? buf : plain;
             if (0 == tm_rank) {
-                fill(from, i);
+                tm_fill(from + parts[i][0], (size_t) parts[i][1], (uint64_t) i);
                 MPI_Send(from + parts[i][0], parts[i][1], MPI_BYTE, 1, i, MPI_COMM_WORLD);
             } else {
                 MPI_Status status;
@@ -160,7 +143,7 @@ int main(int argc, char **argv)
                 MPI_Recv(to + parts[i][0], parts[i][1], MPI_BYTE, 0, i, MPI_COMM_WORLD, &status);
                 MPI_Get_count(&status, MPI_BYTE, &count);
                 TM_CHECK(count == parts[i][1], "part %d, mode %d: %d bytes", i, mode, count);
-                TM_CHECK(is_filled(to, parts[i][0], parts[i][1], i),
+                TM_CHECK(tm_is(to + parts[i][0], (size_t) parts[i][1], (uint64_t) i),
                          "part %d, mode %d: other bytes", i, mode);
             }
         }
