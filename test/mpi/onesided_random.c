@@ -41,6 +41,7 @@ enum window_kind { CREATED, ALLOCATED, DYNAMIC, WINDOWS };
 typedef struct basic {
     MPI_Datatype type;
     int size;
+    void (*apply)(unsigned char *to, const unsigned char *from, MPI_Op op);
 } basic_t;
 
 /* What happens in a cell; the same in all ranks. */
@@ -132,19 +133,51 @@ static MPI_Aint disp(int target, int cell)
     return bases[target] + (MPI_Aint) cell * CELL;
 }
 
+/* ---- operations of the oracle -------------------------------------------- */
+
+#define APPLY(type)                                                                                \
+    static void apply_##type(unsigned char *to, const unsigned char *from, MPI_Op op)              \
+    {                                                                                              \
+        type a, b;                                                                                 \
+        memcpy(&a, to, sizeof(a));                                                                 \
+        memcpy(&b, from, sizeof(b));                                                               \
+        if (MPI_SUM == op) {                                                                       \
+            a = (type) (a + b);                                                                    \
+        } else if (MPI_MAX == op) {                                                                \
+            a = a > b ? a : b;                                                                     \
+        } else if (MPI_MIN == op) {                                                                \
+            a = a < b ? a : b;                                                                     \
+        } else {                                                                                   \
+            uint64_t x = (uint64_t) a, y = (uint64_t) b;                                           \
+            a = (type) (MPI_BXOR == op ? x ^ y : MPI_BAND == op ? x & y : x | y);                  \
+        }                                                                                          \
+        memcpy(to, &a, sizeof(a));                                                                 \
+    }
+
+APPLY(uint8_t)
+APPLY(int16_t)
+APPLY(int64_t)
+APPLY(uint64_t)
+APPLY(int32_t)
+APPLY(uint32_t)
+APPLY(double)
+
 /* ---- plans -------------------------------------------------------------- */
 
 /* What the elements of a cell are; see above. */
 static basic_t basic_of(int cell, tm_rng_t *rng)
 {
-    static const basic_t basics[] = {
-        {MPI_INT64_T, 8}, {MPI_INT32_T, 4}, {MPI_UINT64_T, 8}, {MPI_UINT32_T, 4}, {MPI_BYTE, 1}};
+    static const basic_t basics[] = {{MPI_INT64_T, 8, apply_int64_t},
+                                     {MPI_INT32_T, 4, apply_int32_t},
+                                     {MPI_UINT64_T, 8, apply_uint64_t},
+                                     {MPI_UINT32_T, 4, apply_uint32_t},
+                                     {MPI_BYTE, 1, apply_uint8_t}};
 
     switch (cell % 5) {
     case 3:
-        return (basic_t){MPI_DOUBLE, 8};
+        return (basic_t){MPI_DOUBLE, 8, apply_double};
     case 4:
-        return (basic_t){MPI_SHORT, 2};
+        return (basic_t){MPI_SHORT, 2, apply_int16_t};
     default:
         return basics[tm_below(rng, 5)];
     }
@@ -162,7 +195,8 @@ static MPI_Op op_of(const basic_t *basic, tm_rng_t *rng)
 
 static plan_t plan_of(int target, int cell)
 {
-    static const basic_t words[] = {{MPI_INT64_T, 8}, {MPI_INT32_T, 4}};
+    static const basic_t words[] = {{MPI_INT64_T, 8, apply_int64_t},
+                                    {MPI_INT32_T, 4, apply_int32_t}};
     tm_rng_t rng = tm_rng((uint64_t) epoch << 16 | (unsigned) target, (uint64_t) cell);
     plan_t plan = {.what = (enum activity) tm_below(&rng, ACTIVITIES),
                    .writer = (int) tm_below(&rng, (uint64_t) tm_size),
@@ -219,54 +253,6 @@ static void put_element(unsigned char *at, const plan_t *plan, int origin, int c
 
 /* ---- the oracle --------------------------------------------------------- */
 
-#define APPLY(type)                                                                                \
-    static void apply_##type(unsigned char *to, const unsigned char *from, MPI_Op op)              \
-    {                                                                                              \
-        type a, b;                                                                                 \
-        memcpy(&a, to, sizeof(a));                                                                 \
-        memcpy(&b, from, sizeof(b));                                                               \
-        if (MPI_SUM == op) {                                                                       \
-            a = (type) (a + b);                                                                    \
-        } else if (MPI_MAX == op) {                                                                \
-            a = a > b ? a : b;                                                                     \
-        } else if (MPI_MIN == op) {                                                                \
-            a = a < b ? a : b;                                                                     \
-        } else {                                                                                   \
-            uint64_t x = (uint64_t) a, y = (uint64_t) b;                                           \
-            a = (type) (MPI_BXOR == op ? x ^ y : MPI_BAND == op ? x & y : x | y);                  \
-        }                                                                                          \
-        memcpy(to, &a, sizeof(a));                                                                 \
-    }
-
-APPLY(uint8_t)
-APPLY(int16_t)
-APPLY(int64_t)
-APPLY(uint64_t)
-APPLY(int32_t)
-APPLY(uint32_t)
-APPLY(double)
-
-static void apply(unsigned char *to, const unsigned char *from, const plan_t *plan)
-{
-    MPI_Datatype type = plan->basic.type;
-
-    if (MPI_INT64_T == type) {
-        apply_int64_t(to, from, plan->op);
-    } else if (MPI_UINT64_T == type) {
-        apply_uint64_t(to, from, plan->op);
-    } else if (MPI_INT32_T == type) {
-        apply_int32_t(to, from, plan->op);
-    } else if (MPI_UINT32_T == type) {
-        apply_uint32_t(to, from, plan->op);
-    } else if (MPI_SHORT == type) {
-        apply_int16_t(to, from, plan->op);
-    } else if (MPI_BYTE == type) {
-        apply_uint8_t(to, from, plan->op);
-    } else {
-        apply_double(to, from, plan->op);
-    }
-}
-
 /* What a put or an accumulate of one rank makes of the model. */
 static void model_write(int target, int cell, const plan_t *plan, int writer)
 {
@@ -278,7 +264,7 @@ static void model_write(int target, int cell, const plan_t *plan, int writer)
         if (PUT == plan->what) {
             memcpy(at, element, (size_t) plan->basic.size);
         } else {
-            apply(at, element, plan);
+            plan->basic.apply(at, element, plan->op);
         }
     }
 }
@@ -311,11 +297,7 @@ static void *keep(size_t size)
 /* plan->count elements, stride apart. */
 static MPI_Datatype make_type(const plan_t *plan)
 {
-    MPI_Datatype type;
-
-    TM_MPI(MPI_Type_vector(plan->count, 1, plan->stride, plan->basic.type, &type));
-    TM_MPI(MPI_Type_commit(&type));
-    return types[num_types++] = type;
+    return types[num_types++] = tm_vector(plan->count, 1, plan->stride, plan->basic.type);
 }
 
 /* The origin's buffer: filled with what this rank brings, or for a result. */
