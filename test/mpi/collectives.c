@@ -156,14 +156,20 @@ static int *new_ints(size_t n)
 #define MPI_INeighbor_allgather   MPI_Ineighbor_allgather
 #define MPI_INeighbor_alltoall    MPI_Ineighbor_alltoall
 
+/* The block of n ints that goes from one rank to another. */
+static void fill(const op_t *op, int *block, int n, int from, int to)
+{
+    for (int i = 0; i < n; i++) {
+        block[i] = value(op, from, to, i);
+    }
+}
+
 /* What this rank sends to each, one block after the other. */
 static void fill_blocks(op_t *op, int blocks)
 {
     op->in = new_ints((size_t) blocks * (size_t) op->n);
     for (int b = 0; b < blocks; b++) {
-        for (int i = 0; i < op->n; i++) {
-            op->in[b * op->n + i] = value(op, op->rank, b, i);
-        }
+        fill(op, op->in + b * op->n, op->n, op->rank, b);
     }
 }
 
@@ -190,14 +196,13 @@ static void start_rooted(op_t *op, bool blocking)
     switch (op->kind) {
     case BCAST:
         op->out = new_ints((size_t) op->n);
-        for (int i = 0; i < op->n && is_root; i++) {
-            op->out[i] = value(op, op->root, 0, i);
+        if (is_root) {
+            fill(op, op->out, op->n, op->root, 0);
         }
         CALL(Bcast, op->out, op->n, MPI_INT, op->root, op->comm);
         break;
     case BCAST_VECTOR:
-        TM_MPI(MPI_Type_vector(op->n, 1, 2, MPI_INT, &op->type));
-        TM_MPI(MPI_Type_commit(&op->type));
+        op->type = tm_vector(op->n, 1, 2, MPI_INT);
         op->out = new_ints(2 * (size_t) op->n);
         for (int i = 0; i < op->n && is_root; i++) {
             op->out[2 * i] = value(op, op->root, 0, i);
@@ -217,9 +222,7 @@ static void start_rooted(op_t *op, bool blocking)
     case GATHERV:
         room = make_counts(op, &op->counts, &op->displs);
         op->in = new_ints((size_t) block_of(op, op->rank));
-        for (int i = 0; i < block_of(op, op->rank); i++) {
-            op->in[i] = value(op, op->rank, 0, i);
-        }
+        fill(op, op->in, block_of(op, op->rank), op->rank, 0);
         op->out = new_ints(is_root ? room : 0);
         CALL(Gatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs,
              MPI_INT, op->root, op->comm);
@@ -233,9 +236,7 @@ static void start_rooted(op_t *op, bool blocking)
         room = make_counts(op, &op->counts, &op->displs);
         op->in = new_ints(is_root ? room : 0);
         for (int r = 0; r < op->size && is_root; r++) {
-            for (int i = 0; i < op->counts[r]; i++) {
-                op->in[op->displs[r] + i] = value(op, op->root, r, i);
-            }
+            fill(op, op->in + op->displs[r], op->counts[r], op->root, r);
         }
         op->out = new_ints((size_t) block_of(op, op->rank));
         CALL(Scatterv, op->in, op->counts, op->displs, MPI_INT, op->out, block_of(op, op->rank),
@@ -263,9 +264,7 @@ static void start_all(op_t *op, bool blocking)
     case ALLGATHERV:
         op->out = new_ints(make_counts(op, &op->counts, &op->displs));
         op->in = new_ints((size_t) block_of(op, op->rank));
-        for (int i = 0; i < block_of(op, op->rank); i++) {
-            op->in[i] = value(op, op->rank, 0, i);
-        }
+        fill(op, op->in, block_of(op, op->rank), op->rank, 0);
         CALL(Allgatherv, op->in, block_of(op, op->rank), MPI_INT, op->out, op->counts, op->displs,
              MPI_INT, op->comm);
         break;
@@ -283,9 +282,7 @@ static void start_all(op_t *op, bool blocking)
         room = make_counts(op, &op->counts, &op->displs);
         op->in = new_ints(room);
         for (int r = 0; r < op->size; r++) {
-            for (int i = 0; i < op->counts[r]; i++) {
-                op->in[op->displs[r] + i] = value(op, op->rank, r, i);
-            }
+            fill(op, op->in + op->displs[r], op->counts[r], op->rank, r);
         }
         op->counts2 = tm_calloc((size_t) op->size, sizeof(int));
         op->displs2 = tm_calloc((size_t) op->size, sizeof(int));
@@ -315,20 +312,18 @@ static void start_reduction(op_t *op, bool blocking)
 {
     size_t n = (size_t) op->n;
 
-    switch (op->kind) {
-    case REDUCE:
+    if (op->kind <= ALLREDUCE_IN_PLACE || SCAN == op->kind || EXSCAN == op->kind) {
         fill_blocks(op, 1);
         op->out = new_ints(n);
+    }
+    switch (op->kind) {
+    case REDUCE:
         CALL(Reduce, op->in, op->out, op->n, MPI_INT, MPI_SUM, op->root, op->comm);
         break;
     case ALLREDUCE:
-        fill_blocks(op, 1);
-        op->out = new_ints(n);
         CALL(Allreduce, op->in, op->out, op->n, MPI_INT, MPI_MAX, op->comm);
         break;
     case ALLREDUCE_IN_PLACE:
-        fill_blocks(op, 1);
-        op->out = new_ints(n);
         memcpy(op->out, op->in, n * sizeof(int));
         CALL(Allreduce, MPI_IN_PLACE, op->out, op->n, MPI_INT, MPI_SUM, op->comm);
         break;
@@ -343,10 +338,8 @@ static void start_reduction(op_t *op, bool blocking)
     case REDUCE_SCATTER:
         make_counts(op, &op->counts, &op->displs);
         op->in = new_ints((n + 2) * (size_t) op->size);
-        for (int r = 0, at = 0; r < op->size; r++) {
-            for (int i = 0; i < op->counts[r]; i++) {
-                op->in[at++] = value(op, op->rank, r, i);
-            }
+        for (int r = 0, at = 0; r < op->size; at += op->counts[r++]) {
+            fill(op, op->in + at, op->counts[r], op->rank, r);
         }
         op->out = new_ints((size_t) block_of(op, op->rank));
         CALL(Reduce_scatter, op->in, op->out, op->counts, MPI_INT, MPI_SUM, op->comm);
@@ -357,13 +350,9 @@ static void start_reduction(op_t *op, bool blocking)
         CALL(Reduce_scatter_block, op->in, op->out, op->n, MPI_INT, MPI_SUM, op->comm);
         break;
     case SCAN:
-        fill_blocks(op, 1);
-        op->out = new_ints(n);
         CALL(Scan, op->in, op->out, op->n, MPI_INT, MPI_SUM, op->comm);
         break;
     default: /* EXSCAN */
-        fill_blocks(op, 1);
-        op->out = new_ints(n);
         CALL(Exscan, op->in, op->out, op->n, MPI_INT, MPI_SUM, op->comm);
         break;
     }
@@ -606,7 +595,6 @@ static void at_once(MPI_Comm *comm, int ncomms, int count, int max, int round)
     op_t **op = tm_calloc((size_t) count, sizeof(*op));
     MPI_Request *req = tm_calloc((size_t) count, sizeof(*req));
     tm_rng_t rng = tm_rng((uint64_t) round, 31); /* the same on all ranks */
-    int dst = (tm_rank + 1) % tm_size, src = (tm_rank + tm_size - 1) % tm_size;
 
     for (int i = 0; i < count; i++) {
         MPI_Comm c = comm[tm_below(&rng, (uint64_t) ncomms)];
@@ -620,10 +608,11 @@ static void at_once(MPI_Comm *comm, int ncomms, int count, int max, int round)
         if (0 == i % 4) {
             unsigned char out[200], in[200];
 
-            tm_fill(out, sizeof(out), tm_key(tm_rank, dst, i, round));
-            TM_MPI(MPI_Sendrecv(out, sizeof(out), MPI_BYTE, dst, i, in, sizeof(in), MPI_BYTE, src,
-                                i, comm[0], MPI_STATUS_IGNORE));
-            tm_expect_data(in, sizeof(in), tm_key(src, tm_rank, i, round), "between collectives");
+            tm_fill(out, sizeof(out), tm_key(tm_rank, tm_dst, i, round));
+            TM_MPI(MPI_Sendrecv(out, sizeof(out), MPI_BYTE, tm_dst, i, in, sizeof(in), MPI_BYTE,
+                                tm_src, i, comm[0], MPI_STATUS_IGNORE));
+            tm_expect_data(in, sizeof(in), tm_key(tm_src, tm_rank, i, round),
+                           "between collectives");
         }
     }
     if (0 == round % 2) {
