@@ -9,6 +9,15 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
+/* A function of which nothing is needed but its result. */
+#define RESULT(result, name, ...)                                                                  \
+    PUBLIC CUresult name(__VA_ARGS__)                                                              \
+    {                                                                                              \
+        return result;                                                                             \
+    }
+
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* of such a function */
+
 /* A handle of each kind is the address of one of these: nothing is ever pending. */
 static char context, stream, event;
 
@@ -103,17 +112,8 @@ PUBLIC CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *len, CUdeviceptr
     return CUDA_SUCCESS;
 }
 
-PUBLIC CUresult cuMemHostRegister(void *addr, size_t len, unsigned int flags)
-{
-    (void) addr, (void) len, (void) flags;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuMemHostUnregister(void *addr)
-{
-    (void) addr;
-    return CUDA_SUCCESS;
-}
+RESULT(CUDA_SUCCESS, cuMemHostRegister, void *addr, size_t len, unsigned int flags)
+RESULT(CUDA_SUCCESS, cuMemHostUnregister, void *addr)
 
 /* ---- contexts, streams and events --------------------------------------- */
 
@@ -123,11 +123,7 @@ PUBLIC CUresult cuCtxGetCurrent(CUcontext *current)
     return CUDA_SUCCESS;
 }
 
-PUBLIC CUresult cuCtxSetCurrent(CUcontext current)
-{
-    (void) current;
-    return CUDA_SUCCESS;
-}
+RESULT(CUDA_SUCCESS, cuCtxSetCurrent, CUcontext current)
 
 PUBLIC CUresult cuCtxGetDevice(CUdevice *device)
 {
@@ -143,59 +139,24 @@ PUBLIC CUresult cuDeviceGet(CUdevice *device, int number)
 
 PUBLIC CUresult cuStreamCreate(CUstream *made, unsigned int flags)
 {
-    (void) flags;
     *made = (CUstream) &stream;
     return CUDA_SUCCESS;
 }
 
-PUBLIC CUresult cuStreamDestroy(CUstream on)
-{
-    (void) on;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuStreamSynchronize(CUstream on)
-{
-    (void) on;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuStreamWaitEvent(CUstream on, CUevent after, unsigned int flags)
-{
-    (void) on, (void) after, (void) flags;
-    return CUDA_SUCCESS;
-}
+RESULT(CUDA_SUCCESS, cuStreamDestroy, CUstream on)
+RESULT(CUDA_SUCCESS, cuStreamSynchronize, CUstream on)
+RESULT(CUDA_SUCCESS, cuStreamWaitEvent, CUstream on, CUevent after, unsigned int flags)
 
 PUBLIC CUresult cuEventCreate(CUevent *made, unsigned int flags)
 {
-    (void) flags;
     *made = (CUevent) &event;
     return CUDA_SUCCESS;
 }
 
-PUBLIC CUresult cuEventDestroy(CUevent of)
-{
-    (void) of;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuEventRecord(CUevent of, CUstream on)
-{
-    (void) of, (void) on;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuEventQuery(CUevent of)
-{
-    (void) of;
-    return CUDA_SUCCESS;
-}
-
-PUBLIC CUresult cuEventSynchronize(CUevent of)
-{
-    (void) of;
-    return CUDA_SUCCESS;
-}
+RESULT(CUDA_SUCCESS, cuEventDestroy, CUevent of)
+RESULT(CUDA_SUCCESS, cuEventRecord, CUevent of, CUstream on)
+RESULT(CUDA_SUCCESS, cuEventQuery, CUevent of)
+RESULT(CUDA_SUCCESS, cuEventSynchronize, CUevent of)
 
 /* ---- other processes: none can map the memory --------------------------- */
 
@@ -206,32 +167,9 @@ PUBLIC CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-PUBLIC CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr addr)
-{
-    (void) handle, (void) addr;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-PUBLIC CUresult cuIpcOpenMemHandle(CUdeviceptr *addr, CUipcMemHandle handle, unsigned int flags)
-{
-    (void) addr, (void) handle, (void) flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-PUBLIC CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
-{
-    (void) addr;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-PUBLIC CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent of)
-{
-    (void) handle, (void) of;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-PUBLIC CUresult cuIpcOpenEventHandle(CUevent *made, CUipcEventHandle handle)
-{
-    (void) made, (void) handle;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
+RESULT(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle, CUipcMemHandle *handle, CUdeviceptr addr)
+RESULT(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle, CUdeviceptr *addr, CUipcMemHandle handle,
+       unsigned int flags)
+RESULT(CUDA_ERROR_NOT_SUPPORTED, cuIpcCloseMemHandle, CUdeviceptr addr)
+RESULT(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetEventHandle, CUipcEventHandle *handle, CUevent of)
+RESULT(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenEventHandle, CUevent *made, CUipcEventHandle handle)
