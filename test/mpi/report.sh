@@ -8,7 +8,8 @@
 # shellcheck source-path=SCRIPTDIR source=documented.bash
 . "$TM_SRC/test/mpi/documented.bash"
 report=$(tm_mpi_program report)
-nocma=$(tm_mpi_program nocma)
+refused=$(tm_mpi_program refused)
+nocma=("$refused" EPERM process_vm_readv "$refused" EPERM process_vm_writev)
 
 # page NP [OPTION...] PROGRAM [ARGUMENT...]
 page()
@@ -38,8 +39,8 @@ forbid 'held back|more than a fifth'
 page 2 "$report" large
 forbid 'came before|held back|copied twice|leave pml_tm_wait'
 grep -qaE '^  announced +4 +4  \(rank 1\)$' "$TM_WORK/err" || fail 'not 4 were announced'
-if "$nocma" true; then
-    page 2 --mca pml_tm_stream_limit 65536 "$nocma" "$report" large
+if "${nocma[@]}" true; then
+    page 2 --mca pml_tm_stream_limit 65536 "${nocma[@]}" "$report" large
     require "the kernel does not let ranks of a host read each other's memory"
     documented 'A slow path' '_ms|rank|to  +by'
 fi
