@@ -10,8 +10,6 @@
 
 #include "tm_test.h"
 
-#if OMPI_MAJOR_VERSION >= 6
-
 enum { TAG = 3 };
 
 static const size_t unit = 509 * 4096;
@@ -132,13 +130,3 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();
 }
-
-#else
-
-int main(int argc, char **argv)
-{
-    tm_init(&argc, &argv, "big_count");
-    return tm_skip("this is for Open MPI 6.0");
-}
-
-#endif

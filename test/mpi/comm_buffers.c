@@ -7,11 +7,7 @@
 /* TEST: np=1,2,4 ompi=6.0 timeout=60 stderr="Unable to find reachable pairing" */
 #include "tm_test.h"
 
-#if OMPI_MAJOR_VERSION >= 6
-
 enum { ROOM = 4, TAG = 4 };
-
-static int dst, src;
 
 static size_t size_for(size_t n)
 {
@@ -25,8 +21,8 @@ static int fill_up(MPI_Comm comm, size_t n, int max)
     int sent = 0, rc = MPI_SUCCESS;
 
     while (sent < max) {
-        tm_fill(out, n, tm_key(tm_rank, dst, TAG, sent));
-        rc = MPI_Bsend(out, tm_int(n), MPI_BYTE, dst, TAG, comm);
+        tm_fill(out, n, tm_key(tm_rank, tm_dst, TAG, sent));
+        rc = MPI_Bsend(out, tm_int(n), MPI_BYTE, tm_dst, TAG, comm);
         memset(out, 0x55, n);
         if (MPI_SUCCESS != rc) {
             TM_CHECK(MPI_ERR_BUFFER == tm_class(rc), "MPI_Bsend: error class %d", tm_class(rc));
@@ -43,11 +39,7 @@ static void take(MPI_Comm comm, size_t n, int count)
     unsigned char *in = tm_alloc(n);
 
     for (int i = 0; i < count; i++) {
-        MPI_Status st;
-        tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, tm_int(n), MPI_BYTE, src, TAG, comm, &st));
-        tm_expect_single(&st, src, TAG, n);
-        tm_expect_data(in, n, tm_key(src, tm_rank, TAG, i), "buffered message");
+        tm_recv(in, n, tm_src, TAG, comm, tm_key(tm_src, tm_rank, TAG, i), "buffered message");
     }
     tm_free(in);
 }
@@ -55,14 +47,17 @@ static void take(MPI_Comm comm, size_t n, int count)
 /* What every rank has sent, its neighbour takes; all is sent when the buffer is given up. */
 static void exchange(MPI_Comm comm, size_t n, int sent)
 {
-    MPI_Request req;
-    int theirs = 0;
-
-    TM_MPI(MPI_Irecv(&theirs, 1, MPI_INT, src, TAG + 1, comm, &req));
-    TM_MPI(MPI_Send(&sent, 1, MPI_INT, dst, TAG + 1, comm));
-    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-    take(comm, n, theirs);
+    take(comm, n, tm_exchange(sent, tm_dst, tm_src, TAG + 1, comm));
     TM_MPI(MPI_Barrier(comm));
+}
+
+/* ROOM messages fit, in the buffer that is named.  The number sent. */
+static int expect_room(MPI_Comm comm, size_t n, const char *buffer)
+{
+    int sent = fill_up(comm, n, ROOM);
+
+    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit %s, expected %d", sent, n, buffer, ROOM);
+    return sent;
 }
 
 static void *detach_comm(MPI_Comm comm)
@@ -79,34 +74,23 @@ static void of_communicator(MPI_Comm comm, MPI_Comm other, size_t n)
 {
     size_t size = size_for(n);
     char *mine = tm_alloc(size), *global = tm_alloc(size);
-    int sent;
 
     TM_MPI(MPI_Buffer_attach(global, tm_int(size)));
     TM_MPI(MPI_Comm_attach_buffer(comm, mine, tm_int(size)));
-    sent = fill_up(comm, n, ROOM);
-    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit the communicator's buffer, expected %d",
-             sent, n, ROOM);
+    expect_room(comm, n, "the communicator's buffer");
     if (n > 100000) {
-        sent = fill_up(comm, n, 1);
-        TM_CHECK(0 == sent, "more fits the communicator's buffer: the process's is used");
+        TM_CHECK(0 == fill_up(comm, n, 1),
+                 "more fits the communicator's buffer: the process's is used");
     }
-    sent = fill_up(other, n, ROOM);
-    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit the process's buffer, expected %d", sent,
-             n, ROOM);
+    expect_room(other, n, "the process's buffer");
     exchange(comm, n, ROOM);
     exchange(other, n, ROOM);
     TM_MPI(MPI_Comm_flush_buffer(comm));
     TM_MPI(MPI_Buffer_flush());
-    sent = fill_up(comm, n, ROOM);
-    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit after a flush, expected %d", sent, n,
-             ROOM);
-    exchange(comm, n, sent);
+    exchange(comm, n, expect_room(comm, n, "the communicator's buffer after a flush"));
     TM_CHECK(mine == detach_comm(comm), "another buffer was detached");
     memset(mine, 0x66, size);
-    sent = fill_up(comm, n, ROOM);
-    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit the process's buffer, expected %d", sent,
-             n, ROOM);
-    exchange(comm, n, sent);
+    exchange(comm, n, expect_room(comm, n, "the process's buffer instead"));
     TM_MPI(MPI_Buffer_detach(&global, &(int){0}));
     tm_free(mine);
     tm_free(global);
@@ -132,8 +116,7 @@ static void freed(MPI_Comm parent, size_t n)
     TM_MPI(MPI_Comm_dup(parent, &comm));
     TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     TM_MPI(MPI_Comm_attach_buffer(comm, MPI_BUFFER_AUTOMATIC, 0));
-    TM_CHECK(ROOM == fill_up(comm, n, ROOM), "MPI_Bsend into an automatic buffer");
-    exchange(comm, n, ROOM);
+    exchange(comm, n, expect_room(comm, n, "an automatic buffer"));
     (void) detach_comm(comm);
     TM_MPI(MPI_Comm_free(&comm));
     TM_MPI(MPI_Barrier(parent));
@@ -147,7 +130,7 @@ static void of_session(size_t n)
     MPI_Session session;
     MPI_Group group;
     MPI_Comm comm;
-    int sent, got = 0;
+    int got = 0;
 
     TM_MPI(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
     TM_MPI(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
@@ -155,10 +138,7 @@ static void of_session(size_t n)
         MPI_Comm_create_from_group(group, "comm_buffers", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm));
     TM_MPI(MPI_Group_free(&group));
     TM_MPI(MPI_Session_attach_buffer(session, mine, tm_int(size)));
-    sent = fill_up(comm, n, ROOM);
-    TM_CHECK(ROOM == sent, "%d messages of %zu bytes fit the session's buffer, expected %d", sent,
-             n, ROOM);
-    exchange(comm, n, sent);
+    exchange(comm, n, expect_room(comm, n, "the session's buffer"));
     TM_MPI(MPI_Session_flush_buffer(session));
     TM_MPI(MPI_Session_detach_buffer(session, &buf, &got));
     TM_CHECK(mine == buf && (int) size == got, "another buffer was detached");
@@ -173,8 +153,6 @@ int main(int argc, char **argv)
     MPI_Comm comm, other;
 
     tm_init(&argc, &argv, "comm_buffers");
-    dst = (tm_rank + 1) % tm_size;
-    src = (tm_rank + tm_size - 1) % tm_size;
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     TM_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
@@ -189,13 +167,3 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_free(&other));
     return tm_finish();
 }
-
-#else
-
-int main(int argc, char **argv)
-{
-    tm_init(&argc, &argv, "comm_buffers");
-    return tm_skip("this is for Open MPI 6.0");
-}
-
-#endif
