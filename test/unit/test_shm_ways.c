@@ -503,8 +503,8 @@ static void tries_are_few(void **state)
 }
 
 /*
- * Old data of 4 MiB, recorded: the caches take some messages to get what pulling needs, so the first
- * ones that are pulled take as long as the pushed ones.
+ * Old data of 4 MiB, recorded: the caches take some messages to get what pulling needs, so the
+ * first ones that are pulled take as long as the pushed ones.
  */
 static void better_by_and_by(void **state)
 {
