@@ -264,8 +264,8 @@ is_other_variant()
         [[ $1 != "$test/$turn" ]]
 }
 
-# is_resting NAME: is it a unit test of a provider that the last ten commits have not changed, and
-# not its turn, which comes once in four?  changed: the files that they have changed.
+# is_resting NAME: is it a unit test of a provider that has not changed of late (tm_changed, in
+# changed), and not its turn, which comes once in four?
 is_resting()
 {
     local module
@@ -282,7 +282,7 @@ select_short()
     local name word key left=() keys=() of=() changed
     local -A group=()
     short_cases=()
-    changed=$(git -C "$TM_SRC" diff --name-only HEAD~10 2>/dev/null) || changed=
+    changed=$(tm_changed) || changed=
     for name in ${cases[@]+"${cases[@]}"}; do
         key=
         if [[ ${case_kind[$name]} == mpi && ${case_short[$name]} == yes ]]; then

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# For the linters among the tests; sourced after script.sh.
+# What has changed of late: for test/run, and for the linters among the tests, after script.sh.
 
-# tm_due FILE...: in a short run print those of these files of the tree that the last 10 commits
-# have changed, or none has yet, and a fifth of the others, by turns; all if git does not know.
+# tm_changed: print the files of the tree that the last 30 commits have changed, as many as land
+# together, or that no commit has yet; fails if git does not know.
+tm_changed()
+{
+    git -C "$TM_SRC" diff --name-only HEAD~30 2>/dev/null &&
+        git -C "$TM_SRC" ls-files --others --exclude-standard
+}
+
+# tm_due FILE...: in a short run print those of these files of the tree that have changed, and a
+# fifth of the others, by turns; all if git does not know.
 tm_due()
 {
     local file all i=0
     local -A changed=()
-    if [[ ${TM_TEST_SHORT-} != yes ]] ||
-        ! all=$(cd "$TM_SRC" && git diff --name-only HEAD~10 2>/dev/null &&
-            git ls-files --others --exclude-standard); then
+    if [[ ${TM_TEST_SHORT-} != yes ]] || ! all=$(tm_changed); then
         printf '%s\n' "$@"
         return
     fi
