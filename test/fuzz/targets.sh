@@ -63,12 +63,12 @@ fuzz_ofi()
     fuzz session "$1" "${sources[@]}"
 }
 
-fuzz ring 2000000
-fuzz address 10000 "${fabric[@]}"
-fuzz stream 20000 "${fabric[@]}"
-fuzz frame 2000 "${fabric[@]}"
-fuzz message 20000 "${fabric[@]}"
-[[ -z $(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so') ]] || fuzz_ofi 20000
+fuzz ring 1000000
+fuzz address 5000 "${fabric[@]}"
+fuzz stream 10000 "${fabric[@]}"
+fuzz frame 1000 "${fabric[@]}"
+fuzz message 10000 "${fabric[@]}"
+[[ -z $(find "$TM_PREFIX" -name 'libmca_common_tm_ofi-*.so') ]] || fuzz_ofi 10000
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then
     tm_libs+=(-lpmix)
 else
@@ -77,8 +77,8 @@ fi
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16) # what Open MPI's headers take for given, as gcc does
 tm_libs+=(-lmpi)
 mapfile -t btl < <(tm_sources @btl)
-fuzz btl 20000 "${fabric[@]}" "${btl[@]}"
+fuzz btl 10000 "${fabric[@]}" "${btl[@]}"
 tm_libs+=("-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
-fuzz pml 20000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c \
+fuzz pml 10000 "${fabric[@]}" "$TM_SRC"/pml_tm/*.c \
     "$TM_SRC"/common/{match/match,offload/offload,idmap/idmap}.c \
     "$TM_SRC"/common/fabric/{fab_cuda,fab_fit,fab_help,fab_help_first,fab_param_mca}.c
