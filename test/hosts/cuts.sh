@@ -34,7 +34,7 @@ for providers in tcp ''; do
         sleep 5
         cut
     } &
-    hosts_check 8 "OMPI_MCA_pml_tm_providers=$providers" random "$(tm_seed 2)" \
+    hosts_check 8 "OMPI_MCA_pml_tm_providers=$providers" storm storm 4 2 20000 \
         "${TM_CUT_SECONDS:-$(tm_seconds 20)}"
     touch over
     wait $!

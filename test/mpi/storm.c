@@ -3,7 +3,9 @@
  * Everybody at once: all ranks send random sizes to all ranks in rounds (storm), or to one rank,
  * which changes (incast), with receives posted before, after or by wildcard.
  *
- * args: storm|incast [rounds] [messages per pair and round] [largest size]
+ * args: storm|incast [rounds] [messages per pair and round] [largest size] [seconds]
+ *
+ * With seconds the rounds are repeated until they are over.
  */
 /* TEST: np=1,2,4 args="storm 40 40 70000" timeout=60 */
 /* TEST: np=8 args="storm 20 20 70000" timeout=60 */
@@ -92,20 +94,33 @@ static void exchange(int round, int target)
     free(next);
 }
 
+/* Is there time left?  Rank 0 says so. */
+static bool goes_on(double until)
+{
+    int is_over = MPI_Wtime() >= until;
+
+    TM_MPI(MPI_Bcast(&is_over, 1, MPI_INT, 0, comm));
+    return !is_over;
+}
+
 int main(int argc, char **argv)
 {
     int rounds;
     bool is_incast;
+    double until;
 
     tm_init(&argc, &argv, "storm");
     is_incast = argc > 1 && 0 == strcmp(argv[1], "incast");
     rounds = (int) tm_arg(argc, argv, 2, 12);
     per_pair = (int) tm_arg(argc, argv, 3, 40);
     max_size = (size_t) tm_arg(argc, argv, 4, 70000);
+    until = MPI_Wtime() + (double) tm_arg(argc, argv, 5, 0);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    for (int i = 0; i < rounds; i++) {
-        exchange(i, is_incast ? i * 3 % tm_size : -1);
-    }
+    do {
+        for (int i = 0; i < rounds; i++) {
+            exchange(i, is_incast ? i * 3 % tm_size : -1);
+        }
+    } while (goes_on(until));
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();
 }
