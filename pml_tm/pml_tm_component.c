@@ -287,7 +287,7 @@ static void init_state(void)
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = fab_params.eager_limit < 0 ? PML_TM_EAGER_LIMIT
                                                         : (uint32_t) fab_params.eager_limit;
-    mca_pml_tm_stream_choose_limit();
+    mca_pml_tm.stream_limit = mca_pml_tm.params.stream_limit;
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;
     mca_pml_tm.source_bits = choose_source_bits(fab_process.num_procs);

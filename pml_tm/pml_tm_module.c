@@ -330,8 +330,7 @@ static void describe_sizes(char *buf, size_t size)
              "               %-16u is announced\n"
              "               %-16u is announced over tcp, too, if the peer answers\n"
              "               %-16d is announced with data over a network\n",
-             FAB_SHORT_MAX, PML_TM_STREAM_MIN, limit,
-             mca_pml_tm.params.stream_limit < 0 && 0 != limit ? ", where that is faster" : "",
+             FAB_SHORT_MAX, PML_TM_STREAM_MIN, limit, 0 != limit ? ", where that is faster" : "",
              eager, PML_TM_WHOLE * eager, PML_TM_FIRST_PART_MIN);
 }
 

@@ -31,15 +31,14 @@ static const fab_param_t rows[] = {
                 "(by affinity and control group), else spin.",
     },
     {
-        FAB_PARAM(mca_pml_tm_params_t, stream_limit, INT, 5),
-        FAB_PARAM_NUMBER(-1, 0, PML_TM_STREAM_MAX),
+        FAB_PARAM(mca_pml_tm_params_t, stream_limit, UINT, 5),
+        FAB_PARAM_NUMBER(PML_TM_STREAM_LIMIT, 0, PML_TM_STREAM_MAX),
         .unit = "bytes",
-        .special = -1,
-        .special_means = "131072, or 0 if waiting processes yield (wait)",
         .help =
             "Longest message that goes through shared memory in fragments of 8 KiB, so that the "
             "receiver copies one fragment out while the sender copies the next one in. Above "
-            "eager_limit this applies to blocking sends only. 0: no message.",
+            "eager_limit this applies to blocking sends, and where waiting processes yield (wait) "
+            "to those that fit half of the ring. 0: no message.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, tag_source_bits, INT, 6),

@@ -46,7 +46,7 @@ enum {
 typedef struct mca_pml_tm_params {
     char *wait;
     int priority;
-    int stream_limit; /* bytes; -1: by wait */
+    unsigned int stream_limit; /* bytes */
     int tag_source_bits;
     size_t unexpected_max; /* bytes */
     int close_timeout;     /* seconds */

@@ -141,16 +141,24 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
  * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
  * send announces it, since the receiver can then read it while the sender computes; a blocking one,
  * too, if the receiver has found that to be faster.
+ *
+ * Where processes share a processor, an answer costs a change from one to the other and back, which
+ * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
+ * there is room for all of it.
  */
-static bool goes_streamed(const mca_pml_tm_send_request_t *req, size_t len)
+static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len)
 {
     const fab_peer_t *peer = req->core.peer;
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
-    return req->core.is_private && !req->is_untagged &&
-           MCA_PML_BASE_SEND_SYNCHRONOUS != req->req_send.req_send_mode &&
-           mca_pml_tm_stream_is_for(peer, len) && (NULL == record || !record->must_hold) &&
-           (NULL == req->data || !fab_is_pulled(peer, len));
+    if (req->is_untagged || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
+        !mca_pml_tm_stream_is_for(peer, len) || (NULL != record && record->must_hold)) {
+        return false;
+    }
+    return PML_TM_SPIN == mca_pml_tm.idle
+               ? req->core.is_private && (NULL == req->data || !fab_is_pulled(peer, len))
+               : len <= fab_ring_size(peer) / 2 &&
+                     (req->core.is_private || mca_pml_tm_stream_fits(req));
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */

@@ -18,7 +18,7 @@ enum {
     PML_TM_STREAM_MIN = 8192,
     PML_TM_STREAM_FRAGMENT = 8168,
 
-    /* Parameter stream_limit, if it is auto and no process yields. */
+    /* Default of parameter stream_limit. */
     PML_TM_STREAM_LIMIT = 131072,
 
     /*

@@ -28,14 +28,6 @@ struct mca_pml_tm_stream {
 
 /* ---- sender ------------------------------------------------------------- */
 
-void mca_pml_tm_stream_choose_limit(void)
-{
-    const int limit = mca_pml_tm.params.stream_limit;
-    const uint32_t automatic = PML_TM_SPIN == mca_pml_tm.idle ? PML_TM_STREAM_LIMIT : 0;
-
-    mca_pml_tm.stream_limit = limit >= 0 ? (uint32_t) limit : automatic;
-}
-
 /*
  * Bytes that a fragment may have beyond those that are left, or may leave empty at its end: a
  * convertor packs whole elements.
@@ -108,6 +100,13 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
     return true;
 }
 
+bool mca_pml_tm_stream_fits(mca_pml_tm_send_request_t *req)
+{
+    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
+
+    return has_room(req->core.peer, &source, req->req_send.req_bytes_packed);
+}
+
 int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
 {
     const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
@@ -116,6 +115,7 @@ int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
 
     if (0 == req->offset) {
         mca_pml_tm_source_open(&source);
+        (void) has_room(peer, &source, len); /* if there is, all of it goes now */
     }
     while (req->offset < len) {
         const size_t sent = send_fragment(peer, req->tag, &source, len, req->offset);

@@ -2,7 +2,7 @@
 /*
  * Streams: messages of more than 8 KiB between processes of a host, up to the eager limit, in
  * blocking sends up to 128 KiB, which go through the ring in fragments, so that the receiver copies
- * one out while the sender copies the next one in.
+ * one out while the sender copies the next one in; or, where they share a processor, later.
  *
  *   sender                                               receiver
  *   RNDV {rndv, bytes}, app_ctx: 0                   ->  matched, or gathered
@@ -26,13 +26,6 @@
 #include "pml_tm_sizes.h"
 
 /*
- * Set mca_pml_tm.stream_limit, by the parameter and mca_pml_tm.idle.  Where processes share a
- * processor, both cannot copy at the same time, and each answer costs a change from one to the
- * other: by default no message is streamed there.
- */
-void mca_pml_tm_stream_choose_limit(void);
-
-/*
  * Is a message of this length, which is sent with its data, to be streamed, if there is room?  One
  * that is not longer than a fragment has nothing to overlap.
  */
@@ -48,6 +41,9 @@ static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
  */
 bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
                             const void *buf, size_t count, ompi_datatype_t *datatype);
+
+/* Is there room for the whole message of a request now?  Lock held. */
+bool mca_pml_tm_stream_fits(mca_pml_tm_send_request_t *req);
 
 /*
  * The message of a request, from its offset on, while there is room; from the first fragment to

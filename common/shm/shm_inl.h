@@ -193,6 +193,12 @@ static inline bool fab_has_room(fab_peer_t *peer, uint32_t count, size_t len)
     return true;
 }
 
+/* Bytes of the ring towards a peer with FAB_CAP_RING, when it has grown; 64: there is none yet. */
+static inline size_t fab_ring_size(const fab_peer_t *peer)
+{
+    return ((size_t) ((const fab_shm_tx_t *) peer->ep)->full + 1) * FAB_SHM_LINE;
+}
+
 /*
  * Is a long message of len bytes to a peer with FAB_CAP_RING to be announced, as the peer wants to
  * read it?  Any value is a preference: the peer takes the message in either way.

@@ -21,7 +21,7 @@ enum {
     NAPS_MAX = 200, /* ... where others keep a process that waits from polling often */
     NAP_US = 100000,
     MAX_COUNTERS = 8,
-    LONG = 12000,
+    LONG = 20000, /* above the eager limit */
     TESTS = 4000
 };
 
