@@ -28,6 +28,7 @@
  *   pml_tm_match.c           from a message to its receive
  *   pml_tm_stream.c          messages streamed in fragments
  *   pml_tm_arrive.c          messages from the wire
+ *   pml_tm_calls.h           what the program calls
  *   pml_tm_cancel.c          cancel of sends, both sides
  *   pml_tm_progress.c        polling; waiting for a request
  *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
@@ -39,12 +40,13 @@
  *   pml_tm_thread.c          the progress thread
  *   pml_tm_end.c             what has begun is completed before peers are closed
  *   pml_tm_state.c           what waits in this process: one list of records
+ *   pml_tm_reports.h         what the files below have for others
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_nodes.c           processes ask each other: which waits for which, which is stuck
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_report.c          a table for the job at its end, and advice
- *   pml_tm_entry.h           what Open MPI, the fabric and the component call
+ *   pml_tm_entry.h           what opens and closes, and what ends
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *

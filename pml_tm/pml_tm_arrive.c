@@ -2,7 +2,7 @@
 /*
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_arrive.h"
 
 #include "fabric/fab_copy.h"
 #include "fabric/fab_look.h"

@@ -18,7 +18,7 @@
  *
  * Lock: the fabric's.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_calls.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_excid.h"

@@ -2,7 +2,7 @@
 /*
  * What waits in this process, as text, for debuggers.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_reports.h"
 
 #include "pml_tm_state.h"
 #include "pml_tm_text.h"

@@ -21,7 +21,7 @@
  * lowest; and, outside circles, each that has a message that nearly fits.  By a signal each process
  * prints.  A report never ends the job.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_reports.h"
 
 #include <execinfo.h>
 #include <signal.h>

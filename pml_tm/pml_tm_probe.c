@@ -4,7 +4,7 @@
  * where it is also looks at the one that is next in its sender's ring: MPI_Recv can take that from
  * there, by one copy.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_calls.h"
 
 #include "pml_tm_comm.h"
 #include "pml_tm_flow.h"

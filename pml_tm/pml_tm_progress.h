@@ -138,4 +138,11 @@ static inline void mca_pml_tm_wait(ompi_request_t *request)
     }
 }
 
+/*
+ * Start and end the progress thread (pml_tm_thread.c), if params.progress_thread is set.  Lock not
+ * held.
+ */
+int mca_pml_tm_thread_start(void);
+void mca_pml_tm_thread_end(void);
+
 #endif /* PML_TM_PROGRESS_H */

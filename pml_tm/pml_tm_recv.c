@@ -2,7 +2,7 @@
 /*
  * Receives: posting, delivery of eager messages, matched receives, cancel.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_calls.h"
 
 #include "match/match_inl.h"
 #include "shm/shm_inl.h"

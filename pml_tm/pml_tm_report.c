@@ -7,7 +7,7 @@
  * a binomial tree, by active messages: a collective operation may be what hangs.  A process that
  * does not send within some seconds is left out, and counted.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_reports.h"
 
 #include <stdio.h>
 #include <stdlib.h>

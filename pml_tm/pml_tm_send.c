@@ -7,7 +7,7 @@
  *   rendezvous   longer: pml_tm_rndv.c
  *   buffered     packed into the attached buffer; an internal request sends it from there; done at once for the user
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_calls.h"
 
 #include "fabric/fab_look.h"
 #include "shm/shm_inl.h"

@@ -13,14 +13,12 @@
  * empty polls, longer each time, up to SLEEP_MAX_US; data that arrives by a provider with a file
  * descriptor (tcp) ends this sleep.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_progress.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
-
-#include "pml_tm_progress.h"
 
 enum {
     YIELDS_BEFORE_SLEEP = 4, /* empty polls in a row: messages often come in groups */

@@ -11,7 +11,7 @@
  * Open MPI calls them through ompi_request_functions, a table that components may change.  They are
  * not used with fault tolerance, which has its own rules for failed requests.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm_calls.h"
 
 #include "pml_tm_progress.h"
 #include "pml_tm_request.h"

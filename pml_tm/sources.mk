@@ -4,8 +4,10 @@ pml_tm_sources = \
 	pml_tm/pml_tm.c \
 	pml_tm/pml_tm.h \
 	pml_tm/pml_tm_arrive.c \
+	pml_tm/pml_tm_arrive.h \
 	pml_tm/pml_tm_blocks.c \
 	pml_tm/pml_tm_blocks.h \
+	pml_tm/pml_tm_calls.h \
 	pml_tm/pml_tm_cancel.c \
 	pml_tm/pml_tm_comm.c \
 	pml_tm/pml_tm_comm.h \
@@ -48,6 +50,7 @@ pml_tm_sources = \
 	pml_tm/pml_tm_progress.h \
 	pml_tm/pml_tm_recv.c \
 	pml_tm/pml_tm_report.c \
+	pml_tm/pml_tm_reports.h \
 	pml_tm/pml_tm_request.c \
 	pml_tm/pml_tm_request.h \
 	pml_tm/pml_tm_rndv.c \

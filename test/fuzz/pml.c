@@ -17,6 +17,8 @@
 
 #include "fuzz_tcp.h"
 #include "ompi/mca/pml/base/base.h"
+#include "pml_tm/pml_tm_arrive.h"
+#include "pml_tm/pml_tm_calls.h"
 #include "pml_tm/pml_tm_deliver.h"
 #include "pml_tm/pml_tm_entry.h"
 #include "pml_tm/pml_tm_excid.h"
