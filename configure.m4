@@ -239,7 +239,7 @@ AC_DEFUN([TM_CHECK_OMPI_FIT], [
     export LD_LIBRARY_PATH
     AC_CACHE_CHECK([whether the headers are those of the library], [tm_cv_ompi_fits], [
         AC_RUN_IFELSE([AC_LANG_SOURCE([[
-            #include "pml_tm/pml_tm_fit.c"
+            #include "pml_tm/base/pml_tm_fit.c"
             #include "fabric/fab_fit.c"
             #include "fabric/fab_help.c"
             #include <stdio.h>

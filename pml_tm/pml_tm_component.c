@@ -2,7 +2,7 @@
 /*
  * The component: parameters and counters, selection, opening and closing the fabric.
  */
-#include "pml_tm.h"
+#include "pml_tm/base/pml_tm.h"
 
 #include <string.h>
 
@@ -13,17 +13,17 @@
 #include "fabric/fab_look.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm_calls.h"
-#include "pml_tm_entry.h"
-#include "pml_tm_failure.h"
-#include "pml_tm_idle.h"
-#include "pml_tm_msg.h"
-#include "pml_tm_peer.h"
-#include "pml_tm_progress.h"
-#include "pml_tm_reports.h"
-#include "pml_tm_request.h"
-#include "pml_tm_sent.h"
-#include "pml_tm_stream.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/arrive/pml_tm_stream.h"
+#include "pml_tm/calls/pml_tm_calls.h"
+#include "pml_tm/calls/pml_tm_sent.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/pml_tm_entry.h"
+#include "pml_tm/report/pml_tm_reports.h"
+#include "pml_tm/request/pml_tm_failure.h"
+#include "pml_tm/request/pml_tm_request.h"
+#include "pml_tm/wait/pml_tm_idle.h"
+#include "pml_tm/wait/pml_tm_progress.h"
 #include "tm_commit.h"
 
 OMPI_DECLSPEC extern mca_pml_base_component_t mca_pml_tm_component;

@@ -9,19 +9,19 @@
  * now on, and their senders are told (WITHDRAWN): then such a send is not waited for either.
  * Receives that are posted stay so, since their message may be on its way.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm/pml_tm_entry.h"
 
 #include <sched.h>
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_comm.h"
-#include "pml_tm_failure.h"
-#include "pml_tm_msg.h"
-#include "pml_tm_peer.h"
-#include "pml_tm_progress.h"
-#include "pml_tm_request.h"
-#include "pml_tm_stream.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/arrive/pml_tm_stream.h"
+#include "pml_tm/peer/pml_tm_comm.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/request/pml_tm_failure.h"
+#include "pml_tm/request/pml_tm_request.h"
+#include "pml_tm/wait/pml_tm_progress.h"
 
 /* What has begun and not ended. */
 typedef struct begun {

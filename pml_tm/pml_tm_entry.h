@@ -5,7 +5,7 @@
 #ifndef PML_TM_ENTRY_H
 #define PML_TM_ENTRY_H
 
-#include "pml_tm.h"
+#include "pml_tm/base/pml_tm.h"
 
 /* ---- pml_tm_module.c ---------------------------------------------------- */
 

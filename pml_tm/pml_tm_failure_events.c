@@ -2,16 +2,16 @@
 /*
  * What ends with a peer that failed or left, and with a communicator that is revoked.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm/pml_tm_entry.h"
 
 #include "fabric/fab_clock.h"
 
-#include "pml_tm_comm.h"
-#include "pml_tm_failure.h"
-#include "pml_tm_msg.h"
-#include "pml_tm_peer.h"
-#include "pml_tm_request.h"
-#include "pml_tm_stream.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/arrive/pml_tm_stream.h"
+#include "pml_tm/peer/pml_tm_comm.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/request/pml_tm_failure.h"
+#include "pml_tm/request/pml_tm_request.h"
 
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why)
 {

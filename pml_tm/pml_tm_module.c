@@ -3,7 +3,7 @@
  * The module: its table, enabling, adding and removing processes and communicators, persistent
  * requests.
  */
-#include "pml_tm_entry.h"
+#include "pml_tm/pml_tm_entry.h"
 
 #include <stdlib.h>
 
@@ -11,20 +11,20 @@
 #include "match/match.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm_arrive.h"
-#include "pml_tm_calls.h"
-#include "pml_tm_comm.h"
-#include "pml_tm_excid.h"
-#include "pml_tm_flow.h"
-#include "pml_tm_idle.h"
-#include "pml_tm_msg.h"
-#include "pml_tm_nodes.h"
-#include "pml_tm_peer.h"
-#include "pml_tm_progress.h"
-#include "pml_tm_reports.h"
-#include "pml_tm_request.h"
-#include "pml_tm_rndv.h"
-#include "pml_tm_sizes.h"
+#include "pml_tm/arrive/pml_tm_arrive.h"
+#include "pml_tm/arrive/pml_tm_flow.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/base/pml_tm_sizes.h"
+#include "pml_tm/calls/pml_tm_calls.h"
+#include "pml_tm/data/pml_tm_rndv.h"
+#include "pml_tm/peer/pml_tm_comm.h"
+#include "pml_tm/peer/pml_tm_excid.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/report/pml_tm_nodes.h"
+#include "pml_tm/report/pml_tm_reports.h"
+#include "pml_tm/request/pml_tm_request.h"
+#include "pml_tm/wait/pml_tm_idle.h"
+#include "pml_tm/wait/pml_tm_progress.h"
 
 mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
                                            .pml_del_procs = mca_pml_tm_del_procs,

@@ -24,8 +24,8 @@
 
 #include "fabric/fab_abi.h"
 #include "fabric/fab_fit.h"
-#include "pml_tm/pml_tm_params.h"
-#include "pml_tm/pml_tm_shared.h"
+#include "pml_tm/base/pml_tm_params.h"
+#include "pml_tm/base/pml_tm_shared.h"
 #include "tm_commit.h"
 #include "tm_info.h"
 

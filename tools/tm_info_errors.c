@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "btl_fabric/btl_fabric_help.h"
-#include "pml_tm/pml_tm_shared.h"
+#include "pml_tm/base/pml_tm_shared.h"
 
 enum { DOCUMENT_MAX = 1 << 20 };
 

@@ -19,8 +19,8 @@
 #include "fabric/fab_counters.h"
 #include "fabric/fab_look_read.h"
 #include "offload/offload_types.h"
-#include "pml_tm/pml_tm_counters.h"
-#include "pml_tm/pml_tm_shared.h"
+#include "pml_tm/base/pml_tm_counters.h"
+#include "pml_tm/base/pml_tm_shared.h"
 
 #include "look_source.h"
 

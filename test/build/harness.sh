@@ -158,7 +158,7 @@ fence=('--- process 2: program' '#1  PMIx_Fence (procs=0x0) from libpmix.so'
 stacks "${fence[@]}"
 tm_is_upstream 'PMIx_Fence' stacks.txt || fail 'a time-out in Open MPI is not known'
 stacks "${fence[@]}" '--- process 3: program' \
-    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' '#2  PMPI_Recv () from libmpi.so'
+    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/calls/pml_tm_recv.c:10' '#2  PMPI_Recv () from libmpi.so'
 ! tm_is_upstream 'PMIx_Fence' stacks.txt ||
     fail 'a receive that does not end is taken for a fault of Open MPI'
 stacks "${fence[@]}" '--- process 3: program' \
@@ -166,7 +166,7 @@ stacks "${fence[@]}" '--- process 3: program' \
 ! tm_is_upstream 'PMIx_Fence' stacks.txt ||
     fail 'a wait that does not end is taken for a fault of Open MPI'
 stacks "${fence[@]}" '--- process 3: program' \
-    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/pml_tm_recv.c:10' \
+    '#1  mca_pml_tm_recv (addr=0x1) at pml_tm/calls/pml_tm_recv.c:10' \
     '#2  PMPI_Comm_spawn () from libmpi.so'
 tm_is_upstream 'PMIx_Fence' stacks.txt ||
     fail 'a rank that waits for the one that spawns counts against Open MPI'

@@ -25,7 +25,7 @@ check_params btl fabric
 
 mapfile -t sources < <(find "$TM_SRC/common" "$TM_SRC/pml_tm" "$TM_SRC/btl_fabric" -name '*.[ch]')
 # tables of fab_help_topic_t
-topics=$(sed -nE 's/^    \{"([a-z-]+)",( ".*)?$/\1/p' "$TM_SRC"/pml_tm/pml_tm_help.c \
+topics=$(sed -nE 's/^    \{"([a-z-]+)",( ".*)?$/\1/p' "$TM_SRC"/pml_tm/base/pml_tm_help.c \
     "$TM_SRC"/btl_fabric/btl_fabric_help.c "$TM_SRC"/common/fabric/fab_fit.c)
 [[ -n $topics ]] || fail "no help text"
 [[ -z $(sort <<<"$topics" | uniq -d) ]] ||

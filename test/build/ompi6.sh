@@ -60,7 +60,7 @@ cp_config
 change opal/datatype/opal_datatype.h 's/^( *uint32_t) loops;/\1 stack_depth;/'
 change ompi/mca/pml/base/pml_base_bsend.h \
     's/(bsend_request_alloc_buf|bsend_request_free) *\(/\1(struct ompi_communicator_t *comm, /'
-for file in "$TM_SRC"/pml_tm/*.c "$TM_SRC"/btl_fabric/*.c; do
+for file in "$TM_SRC"/pml_tm/{,*/}*.c "$TM_SRC"/btl_fabric/*.c; do
     "$TM_CC" -fsyntax-only -Werror "${cflags[@]}" -I"$TM_WORK/other" -I"$TM_BUILD" -I"$TM_SRC" \
         -I"$TM_SRC/common" "${flags[@]}" "$file" || fail "${file##*/} with the differences of 6.0"
 done

@@ -53,18 +53,18 @@ for file in "${due[@]}"; do
 done
 echo "alone: ${#due[@]} of ${#files[@]} headers"
 
-# included DIRECTORY: "FILE HEADER" for each header in quotes that its files include; of its own
-# directory "NAME.h", else "NAME/NAME.h".
+# included DIRECTORY: "FILE HEADER" for each header in quotes that its files include, and those of
+# its folders; of its own "NAME.h", else "NAME/NAME.h".
 included()
 {
     local dir=$1
-    find "$dir" -maxdepth 1 -name '*.[ch]' -exec grep -HoE '^#include "[^"]+"' {} + |
-        sed -E "s@^$dir/@@; s@:#include \"@ @; s@\"\$@@; s@ (\./)?${dir##*/}/@ @"
+    find "$dir" -name '*.[ch]' -exec grep -HoE '^#include "[^"]+"' {} + |
+        sed -E "s@^[^:]*/@@; s@:#include \"@ @; s@\"\$@@; s@ (\./)?${dir##*/}/([^/]+/)?@ @"
 }
 
 # design.md has a table of who includes what.
 mapfile -t dirs < <(find common pml_tm btl_fabric -name '*.[ch]' -printf '%h\n' |
-    grep -v ompi5_headers | sort -u)
+    grep -vE '^common/ompi5_headers|^pml_tm/' | sort -u)
 for dir in "${dirs[@]}"; do
     row=$(grep -E "^\| .${dir##*/}. \|" doc/design.md) ||
         fail "doc/design.md does not say what $dir includes"
@@ -81,8 +81,8 @@ done
 echo "includes: ${#dirs[@]} directories"
 
 # The rest of pml_tm sees the offload engine as one table of functions.
-mapfile -t files < <(grep -lE 'include "(offload/|fabric/fab_tm)|fab_(tm|offload)_[a-z_]+\(' \
-    pml_tm/*.[ch] | grep -v '^pml_tm/pml_tm_offload')
+mapfile -t files < <(grep -rlE 'include "(offload/|fabric/fab_tm)|fab_(tm|offload)_[a-z_]+\(' \
+    pml_tm | grep -v '/pml_tm_offload')
 ((${#files[@]} == 0)) || fail "past the table of pml_tm_offload.h: ${files[*]}"
 
 # symbols OPTION DIRECTORY: "FILE SYMBOL" for each function and variable that its objects have or
@@ -90,12 +90,13 @@ mapfile -t files < <(grep -lE 'include "(offload/|fabric/fab_tm)|fab_(tm|offload
 symbols()
 {
     local kind=$1 source object file
-    for source in "$2"/*.c; do
+    while read -r source; do
         file=$(basename "$source" .c)
-        object=$TM_BUILD/$2/.libs/$file.o # a build directory may have objects of removed files
+        # a build directory may have objects of removed files
+        object=$TM_BUILD/${source%/*}/.libs/$file.o
         [[ ! -e $object ]] ||
             nm "$kind" "$object" | awk -v file="$file" 'NF > 1 { print file, $NF }'
-    done
+    done < <(find "$2" -name '*.c')
 }
 
 # NAME.c and NAME.h count as one file: no two of a directory use each other, directly or through

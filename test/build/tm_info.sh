@@ -42,8 +42,8 @@ info 2 something
 
 # Messages: each says what to do, and a line of one that was seen leads to it.
 info 0 --errors
-topics=$(cat "$TM_SRC"/{pml_tm/pml_tm_help,btl_fabric/btl_fabric_help,common/fabric/fab_fit}.c |
-    grep -cE '^    \{"[a-z-]+",')
+topics=$(cat "$TM_SRC"/{pml_tm/base/pml_tm_help,btl_fabric/btl_fabric_help}.c \
+    "$TM_SRC"/common/fabric/fab_fit.c | grep -cE '^    \{"[a-z-]+",')
 (($(grep -c '^\[' said) == topics)) || fail "--errors does not have all"
 (($(grep -c '^doc/troubleshooting.md: ' said) == topics)) ||
     fail "a message has no section in doc/troubleshooting.md"

@@ -13,19 +13,19 @@
  * operation from app_ctx, its MPI tag and communicator from tag, and its length; its payload is
  * ignored.
  */
-#include "pml_tm/pml_tm_compat.h"
+#include "pml_tm/base/pml_tm_compat.h"
 
 #include "fuzz_tcp.h"
 #include "ompi/mca/pml/base/base.h"
-#include "pml_tm/pml_tm_arrive.h"
-#include "pml_tm/pml_tm_calls.h"
-#include "pml_tm/pml_tm_deliver.h"
+#include "pml_tm/arrive/pml_tm_arrive.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/calls/pml_tm_calls.h"
+#include "pml_tm/data/pml_tm_deliver.h"
+#include "pml_tm/peer/pml_tm_excid.h"
+#include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/pml_tm_entry.h"
-#include "pml_tm/pml_tm_excid.h"
-#include "pml_tm/pml_tm_failure.h"
-#include "pml_tm/pml_tm_msg.h"
-#include "pml_tm/pml_tm_peer.h"
-#include "pml_tm/pml_tm_progress.h"
+#include "pml_tm/request/pml_tm_failure.h"
+#include "pml_tm/wait/pml_tm_progress.h"
 #include "test/lib/opal.h"
 
 extern mca_pml_base_component_t mca_pml_tm_component;

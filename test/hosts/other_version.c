@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "fabric/fab_wire.h"
-#include "pml_tm/pml_tm_wire.h"
+#include "pml_tm/base/pml_tm_wire.h"
 #include "tcp/tcp_wire.h"
 
 typedef pmix_status_t (*get_fn_t)(const pmix_proc_t *proc, const char key[],

@@ -9,8 +9,8 @@
  */
 #include "fabric/fab.h"
 #include "fabric/fab_abi.h"
-#include "pml_tm/pml_tm_compat.h"
-#include "pml_tm/pml_tm_wire.h"
+#include "pml_tm/base/pml_tm_compat.h"
+#include "pml_tm/base/pml_tm_wire.h"
 
 #include "tm_test.h"
 

@@ -21,7 +21,7 @@ sanitizer_build()
         CC=gcc CFLAGS="$cflags" LDFLAGS=$sanitizer tm_build "$TM_SRC" "$TM_WORK/build" \
             "$TM_WORK/inst" &&
             if (($# > 1)); then
-                rm -f "$TM_WORK/build/mca_pml_tm.la" "$TM_WORK"/build/pml_tm/*.lo
+                rm -f "$TM_WORK/build/mca_pml_tm.la" "$TM_WORK"/build/pml_tm/{,*/}*.lo
                 make -C "$TM_WORK/build" -j"$(nproc)" install CFLAGS="$cflags -Wno-tsan -include $2"
             fi
     } >build.log 2>&1 || {

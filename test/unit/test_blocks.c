@@ -4,9 +4,9 @@
  * pieces that begin and end anywhere.  Each buffer is as long as its data, so that the address
  * sanitizer sees what is read or written beside it.  The seed is TM_TEST_RANDOM.
  *
- * TEST: sources=pml_tm/pml_tm_blocks.c,common/fabric/fab_copy.c variants=asan timeout=120 quick=yes
+ * TEST: sources=pml_tm/request/pml_tm_blocks.c,common/fabric/fab_copy.c variants=asan timeout=120 quick=yes
  */
-#include "pml_tm/pml_tm.h"
+#include "pml_tm/base/pml_tm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "opal/datatype/opal_datatype_internal.h"
-#include "pml_tm/pml_tm_blocks.h"
+#include "pml_tm/request/pml_tm_blocks.h"
 #include "test/lib/opal.h"
 
 enum {

@@ -3,9 +3,9 @@
  * Who is stuck, of as many processes as a report asks: circles, ways into them, and ways to one
  * that goes on, which is found last.
  *
- * TEST: sources=pml_tm/pml_tm_nodes.c,common/fabric/fab_look_read.c variants=plain,asan ompi=4.1
+ * TEST: sources=pml_tm/report/pml_tm_nodes.c,common/fabric/fab_look_read.c variants=plain,asan ompi=4.1
  */
-#include "pml_tm/pml_tm_nodes.h"
+#include "pml_tm/report/pml_tm_nodes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "pml_tm/pml_tm_peer.h"
-#include "pml_tm/pml_tm_state.h"
-#include "pml_tm/pml_tm_idle.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/report/pml_tm_state.h"
+#include "pml_tm/wait/pml_tm_idle.h"
 
 enum { RANKS = PML_TM_MAX_NODES };
 

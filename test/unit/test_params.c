@@ -3,7 +3,7 @@
  * The tables of parameters: every row of every table, its default, each end of its range, what lies
  * beyond, and the messages for the user.
  *
- * TEST: sources=@fabric,pml_tm/pml_tm_params.c
+ * TEST: sources=@fabric,pml_tm/base/pml_tm_params.c
  */
 #include "fabric/fab_params.h"
 
@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "pml_tm/pml_tm_params.h"
+#include "pml_tm/base/pml_tm_params.h"
 
 enum { MANY = 64 };
 

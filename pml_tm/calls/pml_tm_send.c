@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sends.  A short standard send that finds room goes out without a request; all others get one.
+ *
+ *   eager        at most the peer's eager limit, or goes_whole(): the data goes with the message; done when the fabric has accepted it
+ *   eager sync   MPI_Ssend of such: carries an id, done when the receiver's ACK names it
+ *   rendezvous   longer: pml_tm_rndv.c
+ *   buffered     packed into the attached buffer; an internal request sends it from there; done at once for the user
+ */
+#include "pml_tm/calls/pml_tm_calls.h"
+
+#include "fabric/fab_look.h"
+#include "shm/shm_inl.h"
+
+#include "pml_tm/arrive/pml_tm_flow.h"
+#include "pml_tm/arrive/pml_tm_stream.h"
+#include "pml_tm/base/pml_tm_sizes.h"
+#include "pml_tm/calls/pml_tm_sent.h"
+#include "pml_tm/data/pml_tm_rndv.h"
+#include "pml_tm/peer/pml_tm_comm.h"
+#include "pml_tm/peer/pml_tm_excid.h"
+#include "pml_tm/peer/pml_tm_peer.h"
+#include "pml_tm/request/pml_tm_blocks.h"
+#include "pml_tm/request/pml_tm_request.h"
+#include "pml_tm/wait/pml_tm_progress.h"
+
+_Static_assert(FAB_SHORT_MAX < PML_TM_SHORT_LENGTHS, "short messages are counted by length");
+
+/* What is not the commonest, out of line, so that it does not cost that saved registers. */
+#define NOINLINE __attribute__((noinline))
+
+/* Poll after this many sends, so that a sender that floods its receiver notices throttling. */
+#define SENDS_PER_PROGRESS 64
+
+/* Pack the whole of a message that is not contiguous into dst. */
+static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, void *dst,
+                     size_t len)
+{
+    struct iovec iov = {.iov_base = dst, .iov_len = len};
+    uint32_t iov_count = 1;
+    opal_convertor_t convertor;
+    mca_pml_tm_place_t place;
+    mca_pml_tm_blocks_t blocks;
+
+    if (mca_pml_tm_blocks_of(buf, count, &datatype->super, &blocks)) {
+        (void) mca_pml_tm_blocks_pack(&blocks, &place, 0, dst, len);
+        return;
+    }
+    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf,
+                                             0, &convertor);
+    opal_convertor_pack(&convertor, &iov, &iov_count, &len);
+    OBJ_DESTRUCT(&convertor);
+}
+
+/*
+ * Send the message with its data, now. data NULL: it must be packed. is_awaited: the caller waits
+ * until it has gone. Lock held; nothing is queued for the peer.
+ */
+static inline __attribute__((always_inline)) int
+put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const void *buf,
+          size_t count, ompi_datatype_t *datatype, bool is_awaited)
+{
+    void *room;
+
+    if (mca_pml_tm_stream_is_for(peer, len) && 0 == hdr.app_ctx &&
+        mca_pml_tm_stream_send(peer, hdr.tag, data, len, buf, count, datatype)) {
+        return OMPI_SUCCESS;
+    }
+    if (OPAL_LIKELY(NULL != data || 0 == len)) {
+        return is_awaited ? fab_item_send_now(peer, hdr, data, len)
+                          : fab_item_send(peer, hdr, data, len);
+    }
+    room = fab_item_reserve(peer, len);
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    pack_all(buf, count, datatype, room, len);
+    fab_commit(peer, hdr, len);
+    return OMPI_SUCCESS;
+}
+
+/*
+ * Send the message of a request whose receiver's context id is not known, with the extended id
+ * before the data.
+ */
+static int request_put_untagged(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    mca_pml_tm_untagged_t prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(base->req_comm),
+                                                           FAB_AM_EAGER);
+    size_t len = req->req_send.req_bytes_packed;
+    fab_peer_t *peer = req->core.peer;
+    char *room = fab_item_reserve(peer, sizeof(prefix) + len);
+
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    memcpy(room, &prefix, sizeof(prefix));
+    if (NULL == req->data) {
+        pack_all(base->req_addr, base->req_count, base->req_datatype, room + sizeof(prefix), len);
+    } else if (0 != len) {
+        memcpy(room + sizeof(prefix), req->data, len);
+    }
+    fab_commit(peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), sizeof(prefix) + len);
+    return OMPI_SUCCESS;
+}
+
+/* Send the message of a request. */
+static int request_put_eager(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_send_request_t *base = &req->req_send;
+
+    if (OPAL_UNLIKELY(req->is_untagged)) {
+        return request_put_untagged(req);
+    }
+    if (req->is_streamed) {
+        return mca_pml_tm_stream_request(req);
+    }
+    return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
+                     base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
+                     base->req_base.req_datatype, false);
+}
+
+/*
+ * Does a message of len bytes, above the eager limit, go with its data, as the peer answers?  Where
+ * the processes take turns, the answer to an announcement costs a round trip; in a window it comes
+ * while other messages are sent, and the copy at the receiver costs more.  Only over tcp: 64 KiB
+ * between two network namespaces 25 us, announced 37, but 1.8 GB/s in windows, announced 3.7.
+ */
+static bool goes_whole(fab_peer_t *peer, size_t len)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    return len <= (size_t) PML_TM_WHOLE * mca_pml_tm.eager_limit && len <= peer->eager_max &&
+           (NULL == record || !record->must_hold) && fab_peer_has_answered(peer);
+}
+
+/*
+ * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
+ * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
+ * send announces it, since the receiver can then read it while the sender computes; a blocking one,
+ * too, if the receiver has found that to be faster.
+ *
+ * Where processes share a processor, an answer costs a change from one to the other and back, which
+ * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
+ * there is room for all of it.
+ */
+static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len)
+{
+    const fab_peer_t *peer = req->core.peer;
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    if (req->is_untagged || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
+        !mca_pml_tm_stream_is_for(peer, len) || (NULL != record && record->must_hold)) {
+        return false;
+    }
+    return PML_TM_SPIN == mca_pml_tm.idle
+               ? req->core.is_private && (NULL == req->data || !fab_is_pulled(peer, len))
+               : len <= fab_ring_size(peer) / 2 &&
+                     (req->core.is_private || mca_pml_tm_stream_fits(req));
+}
+
+/* Choose protocol, tag and id of a request. False: no id is free. */
+static bool send_choose(mca_pml_tm_send_request_t *req)
+{
+    const mca_pml_base_request_t *base = &req->req_send.req_base;
+    size_t len = req->req_send.req_bytes_packed;
+    bool is_long;
+
+    req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
+                                             base->req_tag, &req->tag);
+    is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
+    /* not one that has an id, since it was to be announced before it was held back */
+    req->is_streamed = is_long && 0 == req->core.id && goes_streamed(req, len);
+    req->is_rndv = (is_long && !req->is_streamed && !goes_whole(req->core.peer, len)) ||
+                   (req->is_untagged &&
+                    len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
+    if (0 == req->core.id &&
+        (req->is_rndv || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode)) {
+        req->core.id = fab_idmap_add(&mca_pml_tm.ids, &req->core);
+        return 0 != req->core.id;
+    }
+    return true;
+}
+
+/* Count a request by its protocol; it is about to go out. */
+static void send_count(const mca_pml_tm_send_request_t *req, int by)
+{
+    size_t len = req->req_send.req_bytes_packed;
+
+    if (req->is_rndv) {
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
+    } else if (0 != req->core.id) {
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
+    } else {
+        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER, len, by);
+    }
+}
+
+/*
+ * Try to send the request's first message. OPAL_ERR_RESOURCE_BUSY: try again later; otherwise
+ * nothing is left to do here.
+ */
+static int send_first(mca_pml_tm_send_request_t *req)
+{
+    bool is_complete = !req->is_rndv && 0 == req->core.id; /* when its first message is out */
+    int rc;
+
+    /* set before the message leaves: on the self provider the answer comes within the call */
+    req->core.phase = req->is_rndv ? PML_TM_WAIT_FIN : PML_TM_WAIT_ACK;
+    send_count(req, 1);
+    if (req->is_rndv) {
+        rc = mca_pml_tm_send_rts(req);
+    } else {
+        rc = request_put_eager(req);
+    }
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        if (is_complete) {
+            mca_pml_tm_send_finish(req, MPI_SUCCESS);
+        }
+        return OMPI_SUCCESS;
+    }
+    if (OPAL_ERR_RESOURCE_BUSY == rc) {
+        req->core.phase = PML_TM_WAIT_ROOM;
+        send_count(req, -1);
+        return rc;
+    }
+    return OMPI_SUCCESS; /* the peer failed: the request stays open, see pml_tm_failure.h */
+}
+
+/*
+ * The protocol is chosen again, unless a part of the message is out: while the request waited its
+ * receiver may have asked for announcements.
+ */
+static int send_again(mca_pml_tm_send_request_t *req)
+{
+    if (!mca_pml_tm_is_exposed(req) && 0 == req->offset && !send_choose(req)) {
+        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
+        return OMPI_SUCCESS;
+    }
+    return send_first(req);
+}
+
+int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
+
+    (void) peer;
+    return send_again(req);
+}
+
+void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
+{
+    fab_peer_t *peer = req->core.peer;
+
+    req->req_send.req_base.req_ompi.req_status._cancelled = 0;
+    mca_pml_tm_request_activate(&req->core);
+    req->offset = 0;
+    req->core.id = 0;
+    req->is_exposed = false;
+    req->is_out = req->is_over = false;
+    req->cancel = PML_TM_CANCEL_NONE;
+    if (!send_choose(req)) {
+        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
+        return;
+    }
+    if (OPAL_UNLIKELY(NULL != peer->user[FAB_USER_PML]) && mca_pml_tm_flow_hold(req)) {
+        return;
+    }
+    if (NULL != peer->pending || OMPI_SUCCESS != send_first(req)) {
+        ++mca_pml_tm.counters.queued_sends;
+        if (NULL == peer->pending) {
+            fab_look_event(mca_pml_tm.fab, (fab_event_t){.kind = FAB_EVENT_QUEUED,
+                                                         .peer = peer->name,
+                                                         .tag = req->req_send.req_base.req_tag,
+                                                         .bytes = req->req_send.req_bytes_packed});
+        }
+        req->core.phase = PML_TM_WAIT_ROOM;
+        req->item = (fab_item_t){.fn = mca_pml_tm_send_item, .user = FAB_USER_PML};
+        fab_queue(peer, &req->item);
+    }
+}
+
+/* A request, initialised, inactive; NULL: no memory. */
+static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
+                                             ompi_datatype_t *datatype, int dst, int tag,
+                                             mca_pml_base_send_mode_t mode,
+                                             ompi_communicator_t *comm, fab_peer_t *peer,
+                                             bool is_persistent)
+{
+    mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) opal_free_list_get(
+        &mca_pml_base_send_requests);
+    mca_pml_base_request_t *base;
+    char *data;
+    size_t len;
+
+    if (OPAL_UNLIKELY(NULL == req)) {
+        return NULL;
+    }
+    base = &req->req_send.req_base;
+    OBJ_RETAIN(comm);
+    if (0 != count) {
+        OMPI_DATATYPE_RETAIN(datatype);
+    }
+    OMPI_REQUEST_INIT(&base->req_ompi, is_persistent);
+    base->req_ompi.req_mpi_object.comm = comm;
+    base->req_addr = (void *) buf;
+    base->req_count = count;
+    base->req_datatype = datatype;
+    base->req_peer = dst;
+    base->req_tag = tag;
+    base->req_comm = comm;
+    base->req_pml_complete = false;
+    base->req_free_called = false;
+    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len) ? data : NULL;
+    req->req_send.req_addr = buf;
+    req->req_send.req_send_mode = mode;
+    req->req_send.req_bytes_packed = len;
+    /*
+     * MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1
+     * sets them
+     */
+    base->req_ompi.req_status = (ompi_status_public_t){
+        .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
+    req->core.peer = peer;
+    req->core.id = 0;
+    req->core.is_private = false;
+    req->buffer = NULL;
+    return req;
+}
+
+/*
+ * Buffered send: copy the data to the attached buffer and start an internal request that sends it
+ * from there. Lock not held.
+ */
+static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                 ompi_communicator_t *comm, fab_peer_t *peer)
+{
+    mca_pml_tm_send_request_t *req;
+    char *data;
+    size_t len;
+    bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
+    void *buffer = NULL;
+
+    if (0 != len) {
+        buffer = mca_pml_tm_bsend_alloc(comm, len);
+        if (NULL == buffer) {
+            return OMPI_ERR_BUFFER;
+        }
+        if (is_contiguous) {
+            memcpy(buffer, data, len);
+        } else {
+            pack_all(buf, count, datatype, buffer, len);
+        }
+    }
+    req = send_alloc(buffer, len, &ompi_mpi_byte.dt, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm,
+                     peer, false);
+    if (NULL == req) {
+        if (NULL != buffer) {
+            mca_pml_tm_bsend_free(comm, buffer);
+        }
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    req->buffer = buffer;
+    req->req_send.req_base.req_free_called = true;
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_start(req);
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
+void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    int rc;
+
+    mca_pml_tm_request_activate(&req->core);
+    req->core.id = 0;
+    req->is_exposed = false;
+    rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag,
+               base->req_comm, req->core.peer);
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_finish(req, OMPI_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_BUFFER);
+    fab_unlock(mca_pml_tm.fab);
+}
+
+/* Poll now and then, for processes that only send. Lock held. */
+static inline void send_progress(void)
+{
+    if (OPAL_UNLIKELY(++mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS)) {
+        mca_pml_tm.sends_since_progress = 0;
+        fab_progress(mca_pml_tm.fab);
+    }
+}
+
+/* Is the message to go with all its data, and none held back? */
+static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
+{
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+
+    return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
+           (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
+}
+
+/*
+ * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
+ * is_awaited: by MPI_Send, not MPI_Isend.  OPAL_ERR_RESOURCE_BUSY: the send needs a request.
+ */
+static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                              fab_peer_t *peer, bool is_awaited)
+{
+    size_t len = count * datatype->super.size;
+    uint64_t fab_tag;
+    char *data;
+    int rc = OPAL_ERR_RESOURCE_BUSY;
+
+    if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_STANDARD != mode && MCA_PML_BASE_SEND_READY != mode)) {
+        return rc;
+    }
+    fab_lock(mca_pml_tm.fab);
+    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
+                    mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
+        const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, fab_tag, 0);
+
+        if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
+            data = NULL;
+        }
+        rc = put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
+        if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+            mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+        }
+        send_progress();
+    }
+    if (OPAL_UNLIKELY(OMPI_SUCCESS != rc)) {
+        rc = OPAL_ERR_RESOURCE_BUSY; /* a request is needed, also if the peer failed */
+    }
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return rc;
+}
+
+/*
+ * The process with this rank, if a message may be put into its ring now.  NULL: the general path
+ * finds out what is in the way.
+ */
+static inline __attribute__((always_inline)) fab_peer_t *ring_peer(const mca_pml_tm_comm_t *tmc,
+                                                                   int dst)
+{
+    fab_peer_t *peer = mca_pml_tm_comm_met(tmc, dst);
+    const mca_pml_tm_peer_t *record;
+
+    if (OPAL_UNLIKELY(NULL == peer || mca_pml_tm.sends_since_progress >= SENDS_PER_PROGRESS - 1)) {
+        return NULL;
+    }
+    record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+    return OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record) ? peer : NULL;
+}
+
+/* More than fab_send_short() takes: if it goes with its data and is not streamed. */
+static NOINLINE bool put_longer(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t hdr,
+                                const char *data, size_t len)
+{
+    if (len > mca_pml_tm.eager_limit || len > PML_TM_STREAM_MIN ||
+        0 == (tmc->fast & PML_TM_FAST_LONGER) || !fab_send_any(peer, hdr, data, len)) {
+        return false;
+    }
+    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool put_short(fab_peer_t *peer, fab_hdr_t hdr,
+                                                            const char *data, size_t len)
+{
+    if (OPAL_UNLIKELY(!fab_send_short(peer, hdr, data, len))) {
+        return false;
+    }
+    ++mca_pml_tm.short_sent[len];
+    return true;
+}
+
+/*
+ * The common case of send_inline(), straight into the peer's ring: data without gaps.  False:
+ * nothing was done.
+ */
+static inline __attribute__((always_inline)) bool put_ring(const void *buf, size_t count,
+                                                           const ompi_datatype_t *datatype, int dst,
+                                                           int tag, mca_pml_base_send_mode_t mode,
+                                                           const ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0);
+    const char *data = (const char *) buf + datatype->super.true_lb;
+    const size_t len = count * datatype->super.size;
+    bool is_put = false;
+    fab_peer_t *peer;
+
+    if (OPAL_UNLIKELY(
+            MCA_PML_BASE_SEND_STANDARD != mode ||
+            (!mca_pml_tm_is_plain(datatype) && !mca_pml_tm_has_no_gaps(count, datatype)))) {
+        return false;
+    }
+    fab_lock(mca_pml_tm.fab);
+    peer = OPAL_LIKELY(0 != (tmc->fast & PML_TM_FAST_SEND)) ? ring_peer(tmc, dst) : NULL;
+    if (OPAL_LIKELY(NULL != peer)) {
+        is_put = OPAL_LIKELY(len <= mca_pml_tm.short_max) ? put_short(peer, hdr, data, len)
+                                                          : put_longer(tmc, peer, hdr, data, len);
+        mca_pml_tm.sends_since_progress += is_put;
+    }
+    fab_unlock(mca_pml_tm.fab);
+    return is_put;
+}
+
+int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                          int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                          ompi_request_t **request)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
+
+    if (NULL == peer) {
+        return rc;
+    }
+    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, true);
+    if (NULL == req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    *request = &req->req_send.req_base.req_ompi;
+    return OMPI_SUCCESS;
+}
+
+/* Any send, begun; *req is NULL: it is done.  is_blocking: the caller waits for the request. */
+static inline __attribute__((always_inline)) int
+begin_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+          mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, bool is_blocking,
+          mca_pml_tm_send_request_t **req)
+{
+    int rc = OMPI_SUCCESS;
+    fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
+
+    *req = NULL;
+    if (OPAL_UNLIKELY(NULL == peer)) {
+        return rc;
+    }
+    if (MCA_PML_BASE_SEND_BUFFERED == mode) {
+        return bsend(buf, count, datatype, dst, tag, comm, peer);
+    }
+    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, is_blocking);
+    if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
+        return rc;
+    }
+    *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    if (NULL == *req) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    (*req)->core.is_private = is_blocking && mca_pml_tm_may_be_private();
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_send_start(*req);
+    send_progress();
+    fab_unlock(mca_pml_tm.fab);
+    mca_pml_tm_complete_done();
+    return OMPI_SUCCESS;
+}
+
+static NOINLINE int isend_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                              ompi_request_t **request)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = begin_any(buf, count, datatype, dst, tag, mode, comm, false, &req);
+
+    *request = NULL == req ? &ompi_request_empty : &req->req_send.req_base.req_ompi;
+    return rc;
+}
+
+int mca_pml_tm_isend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                     mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+                     ompi_request_t **request)
+{
+    if (OPAL_UNLIKELY(!put_ring(buf, count, datatype, dst, tag, mode, comm))) {
+        return isend_any(buf, count, datatype, dst, tag, mode, comm, request);
+    }
+    *request = &ompi_request_empty;
+    return OMPI_SUCCESS;
+}
+
+static NOINLINE int send_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                             int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    mca_pml_tm_send_request_t *req;
+    int rc = begin_any(buf, count, datatype, dst, tag, mode, comm, true, &req);
+
+    if (NULL == req) {
+        return rc;
+    }
+    mca_pml_tm_wait(&req->req_send.req_base.req_ompi);
+    rc = req->req_send.req_base.req_ompi.req_status.MPI_ERROR;
+    mca_pml_tm_request_release(&req->req_send.req_base);
+    return rc;
+}
+
+/* A short message to a peer without a ring, by its provider. */
+static NOINLINE int send_short(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
+                               int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
+    const size_t len = count * datatype->super.size;
+    fab_peer_t *peer;
+
+    if (0 == (tmc->fast & PML_TM_FAST_SEND) || !mca_pml_tm_is_plain(datatype) ||
+        MCA_PML_BASE_SEND_STANDARD != mode || NULL == (peer = ring_peer(tmc, dst)) ||
+        NULL == peer->ops->send_now || NULL != peer->pending ||
+        OMPI_SUCCESS !=
+            peer->ops->send_now(peer, fab_hdr(FAB_AM_EAGER, tmc->tag_base | (uint32_t) tag, 0),
+                                (const char *) buf + datatype->super.true_lb, len)) {
+        return send_any(buf, count, datatype, dst, tag, mode, comm);
+    }
+    ++mca_pml_tm.sends_since_progress;
+    mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+    return OMPI_SUCCESS;
+}
+
+int mca_pml_tm_send(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
+                    mca_pml_base_send_mode_t mode, ompi_communicator_t *comm)
+{
+    if (OPAL_LIKELY(put_ring(buf, count, datatype, dst, tag, mode, comm))) {
+        return OMPI_SUCCESS;
+    }
+    return !opal_using_threads() && count * datatype->super.size <= mca_pml_tm.short_max
+               ? send_short(buf, count, datatype, dst, tag, mode, comm)
+               : send_any(buf, count, datatype, dst, tag, mode, comm);
+}

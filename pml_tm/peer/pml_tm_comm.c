@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators.  Open MPI's own table cannot be used to find a communicator by context id: while
+ * members agree on an id, its slot holds a placeholder.  So the module keeps its own table, filled
+ * in add_comm.
+ *
+ * A message may arrive before its communicator exists here: a peer that finished creating it
+ * earlier may send at once.  Such messages wait in mca_pml_tm.early and join the domain, in order,
+ * in add_comm.
+ */
+#include "pml_tm/peer/pml_tm_comm.h"
+
+#include "pml_tm/peer/pml_tm_peer.h"
+
+/* ---- peers by rank ------------------------------------------------------ */
+
+/* The block of those ranks of which none was met.  Never written. */
+static mca_pml_tm_peers_t no_peers;
+
+static uint32_t num_blocks(int32_t num_sources)
+{
+    return ((uint32_t) num_sources + PML_TM_PEERS - 1) >> PML_TM_PEERS_SHIFT;
+}
+
+mca_pml_tm_comm_t *mca_pml_tm_comm_alloc(ompi_communicator_t *comm)
+{
+    int32_t num_sources = OMPI_COMM_IS_INTER(comm) ? ompi_comm_remote_size(comm)
+                                                   : ompi_comm_size(comm);
+    uint32_t num = num_blocks(num_sources);
+    mca_pml_tm_comm_t *tmc = calloc(1, sizeof(*tmc) + num * sizeof(tmc->peers[0]));
+
+    if (NULL == tmc) {
+        return NULL;
+    }
+    tmc->comm = comm;
+    tmc->num_sources = num_sources;
+    for (uint32_t i = 0; i < num; ++i) {
+        atomic_init(&tmc->peers[i], &no_peers);
+    }
+    return tmc;
+}
+
+static void add_depths(const fab_match_dom_t *match, uint32_t *posted_max, uint32_t *unexp_max)
+{
+    *posted_max = match->posted_max > *posted_max ? match->posted_max : *posted_max;
+    *unexp_max = match->unexp_max > *unexp_max ? match->unexp_max : *unexp_max;
+}
+
+void mca_pml_tm_comm_depths(uint32_t *posted_max, uint32_t *unexp_max)
+{
+    *posted_max = mca_pml_tm.posted_max;
+    *unexp_max = mca_pml_tm.unexp_max;
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        if (NULL != mca_pml_tm.comms[i]) {
+            add_depths(&mca_pml_tm.comms[i]->match, posted_max, unexp_max);
+        }
+    }
+}
+
+void mca_pml_tm_comm_release(mca_pml_tm_comm_t *tmc)
+{
+    add_depths(&tmc->match, &mca_pml_tm.posted_max, &mca_pml_tm.unexp_max);
+    fab_match_fini(&tmc->match);
+    for (uint32_t i = 0; i < num_blocks(tmc->num_sources); ++i) {
+        mca_pml_tm_peers_t *block = atomic_load_explicit(&tmc->peers[i], memory_order_relaxed);
+        if (&no_peers != block) {
+            free(block);
+        }
+    }
+    free(tmc);
+}
+
+/*
+ * Enter the peer, which is open, in the table.  Without memory for it, the peer is looked up by
+ * name again.  Lock held.
+ */
+static void enter_peer(mca_pml_tm_comm_t *tmc, int32_t rank, fab_peer_t *peer)
+{
+    _Atomic(mca_pml_tm_peers_t *) *slot = &tmc->peers[(uint32_t) rank >> PML_TM_PEERS_SHIFT];
+    mca_pml_tm_peers_t *block = atomic_load_explicit(slot, memory_order_relaxed);
+
+    if (&no_peers == block) {
+        block = calloc(1, sizeof(*block));
+        if (NULL == block) {
+            return;
+        }
+        atomic_store_explicit(slot, block, memory_order_release);
+    }
+    atomic_store_explicit(&block->peer[(uint32_t) rank % PML_TM_PEERS], peer, memory_order_release);
+}
+
+static void forget_closed(mca_pml_tm_peers_t *block)
+{
+    for (int i = 0; i < PML_TM_PEERS; ++i) {
+        const fab_peer_t *peer = atomic_load_explicit(&block->peer[i], memory_order_relaxed);
+        if (NULL != peer && !fab_peer_is_open(peer, FAB_USER_PML)) {
+            atomic_store_explicit(&block->peer[i], NULL, memory_order_relaxed);
+        }
+    }
+}
+
+void mca_pml_tm_comm_forget_closed(void)
+{
+    for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
+        mca_pml_tm_comm_t *tmc = mca_pml_tm.comms[i];
+        uint32_t num = NULL != tmc ? num_blocks(tmc->num_sources) : 0;
+        for (uint32_t j = 0; j < num; ++j) {
+            mca_pml_tm_peers_t *block = atomic_load_explicit(&tmc->peers[j], memory_order_relaxed);
+            if (&no_peers != block) {
+                forget_closed(block);
+            }
+        }
+    }
+}
+
+fab_peer_t *mca_pml_tm_comm_meet(ompi_communicator_t *comm, int rank, int *rc)
+{
+    opal_process_name_t name = ompi_group_get_proc_name(comm->c_remote_group, rank);
+    fab_peer_t *peer;
+
+    fab_lock(mca_pml_tm.fab);
+    peer = mca_pml_tm_peer_find(mca_pml_tm_peer_name(&name));
+    fab_unlock(mca_pml_tm.fab);
+    if (NULL == peer) {
+        peer = mca_pml_tm_peer_connect(ompi_comm_peer_lookup(comm, rank), rc);
+    }
+    if (NULL != peer) {
+        fab_lock(mca_pml_tm.fab);
+        enter_peer(mca_pml_tm_comm(comm), rank, peer);
+        fab_unlock(mca_pml_tm.fab);
+    }
+    return peer;
+}
+
+const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
+{
+    int rc = OMPI_SUCCESS;
+    const fab_peer_t *peer = mca_pml_tm_comm_connect(comm, rank, &rc);
+
+    return NULL != peer ? fab_peer_provider_name(peer) : NULL;
+}
+
+fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source)
+{
+    opal_process_name_t name = ompi_group_get_proc_name(group, source);
+
+    return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
+}
+
+/* ---- senders ------------------------------------------------------------ */
+
+bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, int32_t rank)
+{
+    opal_process_name_t name;
+
+    if (rank >= tmc->num_sources) {
+        return false;
+    }
+    name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
+    if (mca_pml_tm_peer_name(&name) != peer->name) {
+        return false;
+    }
+    if (fab_peer_is_open(peer, FAB_USER_PML) && NULL == mca_pml_tm_comm_met(tmc, rank)) {
+        enter_peer(tmc, rank, peer); /* receives look for its messages in its ring */
+    }
+    tmc->sender_name = peer->name;
+    tmc->sender_rank = rank;
+    return true;
+}
