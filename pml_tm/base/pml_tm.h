@@ -2,51 +2,68 @@
 /*
  * pml_tm: MPI point-to-point messages over the fabric.
  *
- * The files, from the ground: each uses only those above it (test/build/sources.sh).
+ * The folders and files, from the ground: each uses only those above it (test/build/sources.sh).
  *
+ *   base/                    what all others stand on
  *   pml_tm_compat.h          releases of Open MPI
  *   pml_tm_shared.h          what the tools use as well
  *   pml_tm_fit.c             was it built for the Open MPI that runs?
+ *   pml_tm_help.c            what the user is told, by topic
+ *   pml_tm_tags.c            names of collective operations; what waits, in words
  *   pml_tm_wire.h            the bytes that leave the process
  *   pml_tm_sizes.h           the sizes at which a message's way changes
+ *   pml_tm_params.c          parameters
+ *   pml_tm_counters.h        counters
  *   pml_tm.c                 the state that all share
- *   pml_tm_tags.c            names of collective operations; what waits, in words
- *   pml_tm_text.c            what reports are written with
- *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
- *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
+ *
+ *   peer/                    the others
  *   pml_tm_peer.c            processes: from ompi_proc_t to fabric peer; records of peers
  *   pml_tm_comm.c            communicators: from context id to matching domain
  *   pml_tm_excid.c           communicators whose context ids differ between processes
- *   pml_tm_request.c         requests: taking, completing, freeing
- *   pml_tm_flow.c            flow control of unexpected messages
- *   pml_tm_msg.c             messages that are kept until a receive matches them
+ *
+ *   request/                 what a call asked for
  *   pml_tm_offload.h         a device that matches tags, as one table
- *   pml_tm_failure.c         peers that failed, revoked communicators: what they refuse
  *   pml_tm_blocks.c          data types that are blocks of memory
+ *   pml_tm_request.c         requests: taking, completing, freeing
+ *   pml_tm_failure.c         peers that failed, revoked communicators: what they refuse
+ *
+ *   data/                    a message that has its receive
  *   pml_tm_deliver.c         data into the user's buffer; the end of a receive
  *   pml_tm_rndv.c            rendezvous, both sides
+ *
+ *   arrive/                  a message, until it has its receive
+ *   pml_tm_flow.c            flow control of unexpected messages
+ *   pml_tm_msg.c             messages that are kept until a receive matches them
  *   pml_tm_match.c           from a message to its receive
- *   pml_tm_stream.c          messages streamed in fragments
+ *   pml_tm_stream.c          messages streamed in fragments, both sides
  *   pml_tm_arrive.c          messages from the wire
- *   pml_tm_calls.h           what the program calls
- *   pml_tm_cancel.c          cancel of sends, both sides
- *   pml_tm_progress.c        polling; waiting for a request
- *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
  *   pml_tm_offload_engine.c  receives on a device that matches tags
- *   pml_tm_recv.c            all receives, cancel of these
+ *
+ *   wait/                    until something comes
+ *   pml_tm_idle.c            what a call waits for, and does after a poll that found nothing
+ *   pml_tm_progress.c        polling; waiting for a request
+ *   pml_tm_thread.c          the progress thread
+ *
+ *   calls/                   what the program calls
+ *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
+ *   pml_tm_cancel.c          cancel of sends, both sides
  *   pml_tm_send.c            all sends
+ *   pml_tm_recv.c            all receives, cancel of these
  *   pml_tm_probe.c           probe and matched probe
  *   pml_tm_wait.c            MPI_Wait, MPI_Waitall, MPI_Test, MPI_Testany
- *   pml_tm_thread.c          the progress thread
- *   pml_tm_end.c             what has begun is completed before peers are closed
+ *
+ *   report/                  what waits
+ *   pml_tm_text.c            what reports are written with
  *   pml_tm_state.c           what waits in this process: one list of records
- *   pml_tm_reports.h         what the files below have for others
  *   pml_tm_dump.c            what waits in this process, as text
  *   pml_tm_nodes.c           processes ask each other: which waits for which, which is stuck
  *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
  *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
  *   pml_tm_report.c          a table for the job at its end, and advice
- *   pml_tm_entry.h           what opens and closes, and what ends
+ *
+ *   beside the folders
+ *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
+ *   pml_tm_end.c             what has begun is completed before peers are closed
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *

@@ -4,9 +4,9 @@
 #
 # Every source file names its licence and is in a sources.mk. C files are formatted by
 # clang-format. Every header compiles alone, and directories include each other as doc/design.md
-# says. Within a directory files use each other in one direction. Documents and scripts have lines
-# of at most 100 columns. A short run compiles a part of the headers, and has clang-format look at a
-# part of the files (tm_due).
+# says. Within a directory files use each other in one direction, and so do the folders of pml_tm.
+# Documents and scripts have lines of at most 100 columns. A short run compiles a part of the
+# headers, and has clang-format look at a part of the files (tm_due).
 . "$TM_SRC/test/lib/script.sh"
 . "$TM_SRC/test/lib/due.sh"
 
@@ -112,7 +112,22 @@ for dir in "${in_order[@]}"; do
     (($(wc -l <"$TM_WORK/uses") > 20)) || fail "found only few uses in $dir"
     tsort "$TM_WORK/uses" >"$TM_WORK/sorted" || fail "files of $dir use each other in a circle"
     echo "order of $dir: $(tac "$TM_WORK/sorted" | paste -sd ' ')"
+    [[ $dir != pml_tm ]] || cp "$TM_WORK/uses" "$TM_WORK/uses_of_pml_tm"
 done
+
+# The folders of pml_tm are in design.md's picture; each uses only those below it.
+sed -nE '/^   pml_tm\//,/^   common\//s@^     ([a-z]+)/ .*@pml_tm/\1@p' doc/design.md \
+    >"$TM_WORK/folders"
+diff <(sort "$TM_WORK/folders") <(find pml_tm -mindepth 1 -type d | sort) ||
+    fail "doc/design.md's picture does not have the folders of pml_tm"
+find pml_tm -name '*.[ch]' -printf '%h %f\n' | sed 's/\.[ch]$//' | sort -u >"$TM_WORK/housed"
+awk 'FILENAME ~ /folders$/ { floor[$1] = NR }
+    FILENAME ~ /housed$/ { folder[$2] = $1 }
+    FILENAME ~ /uses_of_pml_tm$/ && $2 in folder && floor[folder[$1]] > floor[folder[$2]] {
+        print folder[$1] "/" $1, "uses", folder[$2] "/" $2
+    }' "$TM_WORK/folders" "$TM_WORK/housed" "$TM_WORK/uses_of_pml_tm" >"$TM_WORK/upward"
+[[ ! -s $TM_WORK/upward ]] || fail "a folder that stands above: $(paste -sd ';' "$TM_WORK/upward")"
+echo "folders of pml_tm: $(paste -sd ' ' "$TM_WORK/folders")"
 
 # Lines have at most 100 columns.  In documents tables and code may be longer; in scripts a TEST
 # directive, and a line with a string of 60 columns or more, which is not broken; in C a TEST
