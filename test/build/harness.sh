@@ -103,7 +103,7 @@ rm tree/test/unit/*.c
 # Linters look at what has changed, or is new, and at each other file by turns.
 if command -v git >/dev/null; then
     git -C tree init -q
-    for ((i = 0; i < 12; i++)); do
+    for ((i = 0; i < 32; i++)); do
         git -C tree add -A
         git -C tree -c user.name=test -c user.email=test commit -q --allow-empty -m "$i"
     done
