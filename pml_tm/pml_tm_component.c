@@ -14,6 +14,7 @@
 #include "shm/shm_inl.h"
 
 #include "pml_tm/arrive/pml_tm_msg.h"
+#include "pml_tm/arrive/pml_tm_offload_engine.h"
 #include "pml_tm/arrive/pml_tm_stream.h"
 #include "pml_tm/calls/pml_tm_calls.h"
 #include "pml_tm/calls/pml_tm_sent.h"

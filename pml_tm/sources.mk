@@ -15,6 +15,7 @@ pml_tm_sources = \
 	pml_tm/arrive/pml_tm_msg.c \
 	pml_tm/arrive/pml_tm_msg.h \
 	pml_tm/arrive/pml_tm_offload_engine.c \
+	pml_tm/arrive/pml_tm_offload_engine.h \
 	pml_tm/arrive/pml_tm_stream.c \
 	pml_tm/arrive/pml_tm_stream.h \
 	pml_tm/base/pml_tm.c \

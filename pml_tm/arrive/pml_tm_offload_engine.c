@@ -7,7 +7,7 @@
  * The device stores a message, or an announcement, in a listed receive's memory or in a buffer of
  * the provider.  An announced message is then fetched as any other.
  */
-#include "pml_tm/request/pml_tm_offload.h"
+#include "pml_tm/arrive/pml_tm_offload_engine.h"
 
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"
@@ -20,6 +20,7 @@
 #include "pml_tm/peer/pml_tm_comm.h"
 #include "pml_tm/peer/pml_tm_excid.h"
 #include "pml_tm/request/pml_tm_failure.h"
+#include "pml_tm/request/pml_tm_offload.h"
 #include "pml_tm/request/pml_tm_request.h"
 
 #define CLASS_BIT (UINT64_C(1) << 31) /* of the tag: pml_tm_wire.h */

@@ -37,8 +37,8 @@ static uint32_t slack(const mca_pml_tm_source_t *source)
     return NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
 }
 
-/* Is there room for all fragments of a message? */
-static bool has_room(fab_peer_t *peer, const mca_pml_tm_source_t *source, size_t len)
+/* Is there room for all fragments of a message?  If so the ring keeps it free for them. */
+static bool keep_room(fab_peer_t *peer, const mca_pml_tm_source_t *source, size_t len)
 {
     const uint32_t fragment = mca_pml_tm_peer_fragment(peer), least = fragment - slack(source);
     const size_t bytes = sizeof(fab_rndv_t) + len;
@@ -83,7 +83,7 @@ bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, si
                                         .convertor = &convertor,
                                         .place = &place};
 
-    if (!has_room(peer, &source, len)) {
+    if (!keep_room(peer, &source, len)) {
         return false;
     }
     if (OPAL_UNLIKELY(NULL == data)) {
@@ -104,7 +104,7 @@ bool mca_pml_tm_stream_fits(mca_pml_tm_send_request_t *req)
 {
     const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
 
-    return has_room(req->core.peer, &source, req->req_send.req_bytes_packed);
+    return keep_room(req->core.peer, &source, req->req_send.req_bytes_packed);
 }
 
 int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
@@ -115,7 +115,7 @@ int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
 
     if (0 == req->offset) {
         mca_pml_tm_source_open(&source);
-        (void) has_room(peer, &source, len); /* if there is, all of it goes now */
+        (void) keep_room(peer, &source, len); /* if there is, all of it goes now */
     }
     while (req->offset < len) {
         const size_t sent = send_fragment(peer, req->tag, &source, len, req->offset);

@@ -14,6 +14,9 @@
  * peer's queue meanwhile.  So nothing of the same sender comes in between, a receiver has at most
  * one stream open for each sender, and a fragment need not name it.
  *
+ * Where processes share a processor, messages of up to half of the ring are streamed, of
+ * nonblocking sends those for all of which there is room (goes_streamed()).
+ *
  * A message whose receive is not posted when its first fragment comes is gathered in memory, and
  * arrives when all of it is there: then it is matched as any other.
  */

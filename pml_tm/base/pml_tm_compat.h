@@ -151,28 +151,7 @@ static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
 #define PML_TM_MODULE_REVOKE
 #endif
 
-/* ---- what pml_get_transports wants -------------------------------------- */
-
-/* Name of the fabric's provider that reaches the rank, or NULL (pml_tm_comm.c). */
-const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank);
-
-/* pml_get_transports, for --mca ompi_display_comm; the caller frees both. */
-static inline mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int rank)
-{
-    const char *name = mca_pml_tm_transport_of(comm, rank);
-    mca_pml_transports_t *transports = NULL != name ? calloc(1, sizeof(*transports)) : NULL;
-
-    if (NULL == transports) {
-        return NULL;
-    }
-    transports->entries = calloc(1, sizeof(transports->entries[0]));
-    if (NULL != transports->entries) {
-        transports->count = 1;
-        transports->entries[0] = (mca_pml_transport_entry_t){.transport_name = name,
-                                                             .device_name = "tm"};
-    }
-    return transports;
-}
+/* ---- one-sided MPI ------------------------------------------------------ */
 
 /*
  * Open the BTLs, which one-sided MPI (osc/rdma) uses with any PML.  In 5.0 the PML must do this, or
@@ -191,6 +170,7 @@ static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 }
 
 /* Entry points that only one of the series has; they close the module's table. */
+#define PML_TM_HAS_TRANSPORTS
 #define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
 
 /* The module supports communicators made without a parent, which have an extended id. */

@@ -10,6 +10,8 @@
  */
 #include "pml_tm/peer/pml_tm_comm.h"
 
+#include <stdlib.h>
+
 #include "pml_tm/peer/pml_tm_peer.h"
 
 /* ---- peers by rank ------------------------------------------------------ */
@@ -132,13 +134,25 @@ fab_peer_t *mca_pml_tm_comm_meet(ompi_communicator_t *comm, int rank, int *rc)
     return peer;
 }
 
-const char *mca_pml_tm_transport_of(ompi_communicator_t *comm, int rank)
+#ifdef PML_TM_HAS_TRANSPORTS
+mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int rank)
 {
     int rc = OMPI_SUCCESS;
     const fab_peer_t *peer = mca_pml_tm_comm_connect(comm, rank, &rc);
+    mca_pml_transports_t *transports = NULL != peer ? calloc(1, sizeof(*transports)) : NULL;
 
-    return NULL != peer ? fab_peer_provider_name(peer) : NULL;
+    if (NULL == transports) {
+        return NULL;
+    }
+    transports->entries = calloc(1, sizeof(transports->entries[0]));
+    if (NULL != transports->entries) {
+        transports->count = 1;
+        transports->entries[0] = (mca_pml_transport_entry_t){
+            .transport_name = fab_peer_provider_name(peer), .device_name = "tm"};
+    }
+    return transports;
 }
+#endif
 
 fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source)
 {

@@ -99,6 +99,11 @@ static inline fab_peer_t *mca_pml_tm_comm_connect(ompi_communicator_t *comm, int
     return OPAL_LIKELY(NULL != peer) ? peer : mca_pml_tm_comm_meet(comm, rank, rc);
 }
 
+#ifdef PML_TM_HAS_TRANSPORTS
+/* pml_get_transports, for --mca ompi_display_comm; the caller frees both parts.  NULL: unknown. */
+mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int rank);
+#endif
+
 /* Remove peers that were closed from all communicators.  Lock held. */
 void mca_pml_tm_comm_forget_closed(void);
 

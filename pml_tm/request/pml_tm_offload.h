@@ -48,10 +48,4 @@ typedef struct mca_pml_tm_listed {
     bool is_memory_shared; /* another receive had the same memory when this one started */
 } mca_pml_tm_listed_t;
 
-/* The device's counters (PML_TM_OFFLOAD_COUNTERS); zero if there is none. */
-extern fab_offload_counters_t *const mca_pml_tm_offload_counters;
-
-/* Acquire the fabric's device, if there is one: sets mca_pml_tm.offload. */
-void mca_pml_tm_offload_open(void);
-
 #endif /* PML_TM_OFFLOAD_H */
