@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 ompi=4.1 needs=aarch64-linux-gnu-gcc,qemu-aarch64 short=builds
+# TEST: timeout=900 ompi=4.1 needs=aarch64-linux-gnu-gcc,qemu-aarch64 short=minutes
 #
 # Another processor, whose memory order is weaker: all sources compile for aarch64 without warnings,
 # and unit tests run under qemu's user emulation. The headers and libraries are those of Debian's

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 depends=autogen.sh,configure.ac,configure.m4,Makefile.am,common/sources.mk,pml_tm/sources.mk,btl_fabric/sources.mk,test/lib/config.sh.in,test/lib/script.sh
+# TEST: timeout=300 depends=autogen.sh,configure.ac,configure.m4,Makefile.am,test/lib/config.sh.in,test/lib/script.sh
 #
 # configure names what is missing and which package has it; it refuses other series of Open MPI; it
 # installs into the given directories.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=builds
+# TEST: timeout=600 short=minutes
 #
 # The archive holds everything that is needed, builds from a source directory that cannot be written
 # to, where make check works, installs below DESTDIR, and uninstalls and cleans without a trace.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=1800 short=builds needs=dpkg-source
+# TEST: timeout=1800 needs=dpkg-source depends=autogen.sh,configure.ac,configure.m4,Makefile.am,packaging/headers,test/build/openmpi.bash,test/lib/script.sh
 #
 # An Open MPI without the headers of its components: configure says what to do, packaging/headers
 # makes them from the release archive, with the same defines, and pml_tm is built with them and

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=builds
+# TEST: timeout=600 short=minutes
 #
 # A build for another release of the same series, in which structures have other members, is refused
 # before it reads any: the message names both releases. The loader does not notice, as the SONAME is

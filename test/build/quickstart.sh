@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 needs=gnuplot,NPopenmpi short=builds
+# TEST: timeout=600 needs=gnuplot,NPopenmpi short=minutes
 #
 # ./quickstart in a fresh copy of the sources does what README says it does: tables and plots. Its
 # packages are there already.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=builds
+# TEST: timeout=600 short=minutes
 #
 # The RPM, built by rpmbuild from an archive that make dist made, unpacked into an overlay over this
 # system and used without env.sh.  Dependencies are not looked at: on Debian rpm knows of no

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=builds
+# TEST: timeout=600 short=minutes
 #
 # Builds with less: without the providers verbs and ofi, with verbs but without librdmacm, and for
 # an Open MPI without the slot for a PML in its records of processes, as it is built without UCX,

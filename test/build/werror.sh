@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300 needs=clang short=builds
+# TEST: timeout=300 needs=clang short=minutes
 #
 # No warnings, from gcc nor from clang: the latter sees other things, and gcc sees more the more it
 # optimizes. All of clang's come from reading the source, so it makes no code here; fuzz/targets

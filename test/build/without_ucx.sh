@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=600 short=builds
+# TEST: timeout=600 short=minutes
 #
 # An Open MPI that was configured --without-ucx: its ompi_proc_t has no place for a PML, which
 # pml ucx asks for.  TM_OMPI_WITHOUT_UCX names an installation of one, with the headers of
