@@ -57,8 +57,8 @@ compare()
         NR == FNR { if ($1 == key && (has_ofi == "yes" || $2 !~ /^ofi/)) expected[$2] = $3; next }
         !($2 in expected) { print "no number for this row: " $2; bad = 1; next }
         {
-            spare = $2 ~ /^(threads, )?(self-expected|poll|a failed|ofi: MPI_Recv)/ ? 0.3 : 0.03
-            spare *= expected[$2]
+            spare = 0.03 * expected[$2]
+            if ($2 ~ /^(threads, )?(self-expected|poll|a failed|ofi: MPI_(Recv|Send))/) spare *= 10
             if (spare < 1) spare = 1
             if ($3 > expected[$2] + spare) {
                 printf "%s: %s instructions, not %s\n", $2, $3, expected[$2]
