@@ -202,14 +202,15 @@ static __attribute__((noinline)) bool deliver_any(fab_t *fab, fab_shm_in_t *in)
 }
 
 /*
- * Deliver the ring's messages, up to FAB_SHM_BATCH, or until a handler sets must_return.  Not
- * inline: an empty poll needs few registers.
+ * Deliver the ring's messages, up to FAB_SHM_BATCH or FAB_SHM_BATCH_SLOTS, or until a handler sets
+ * must_return.  Not inline: an empty poll needs few registers.
  */
 static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t *in)
 {
     fab_t *fab = dom->fab;
     fab_peer_t *peer = in->ep->peer;
     fab_shm_rx_t *rx = &in->rx;
+    const uint64_t begin = rx->pos;
     int events = 0;
 
     if (FAB_PEER_FAILED == peer->state) {
@@ -224,6 +225,9 @@ static __attribute__((noinline)) int deliver(fab_shm_domain_t *dom, fab_shm_in_t
                         slot->payload, (uint32_t) word);
             fab_shm_rx_advance(rx, 1);
         } else if (!deliver_any(fab, in)) {
+            break;
+        } else if (rx->pos - begin >= FAB_SHM_BATCH_SLOTS) {
+            events++;
             break;
         }
         events++;
