@@ -28,104 +28,33 @@ struct mca_pml_tm_stream {
 
 /* ---- sender ------------------------------------------------------------- */
 
-/*
- * Bytes that a fragment may have beyond those that are left, or may leave empty at its end: a
- * convertor packs whole elements.
- */
-static uint32_t slack(const mca_pml_tm_source_t *source)
+/* Is there room for all fragments of the message?  If so the ring keeps it free for them. */
+bool mca_pml_tm_stream_keep_room(mca_pml_tm_send_request_t *req)
 {
-    return NULL != source->data ? 0 : PML_TM_ELEMENT_MAX;
-}
-
-/* Is there room for all fragments of a message?  If so the ring keeps it free for them. */
-static bool keep_room(fab_peer_t *peer, const mca_pml_tm_source_t *source, size_t len)
-{
-    const uint32_t fragment = mca_pml_tm_peer_fragment(peer), least = fragment - slack(source);
-    const size_t bytes = sizeof(fab_rndv_t) + len;
+    const uint32_t fragment = mca_pml_tm_peer_fragment(req->core.peer);
+    /* a convertor packs whole elements, so it may leave room */
+    const uint32_t least = fragment - (NULL != req->data ? 0 : PML_TM_ELEMENT_MAX);
+    const size_t bytes = sizeof(fab_rndv_t) + req->req_send.req_bytes_packed;
 
     return fragment > 2 * sizeof(fab_rndv_t) &&
-           fab_has_room(peer, (uint32_t) ((bytes + least - 1) / least), fragment);
+           fab_has_room(req->core.peer, (uint32_t) ((bytes + least - 1) / least), fragment);
 }
 
-/* Send the next fragment of a message of len bytes.  Returns how many are in it; 0: no room. */
-static size_t send_fragment(fab_peer_t *peer, uint64_t tag, const mca_pml_tm_source_t *source,
-                            size_t len, size_t offset)
+int mca_pml_tm_stream_send(mca_pml_tm_send_request_t *req)
 {
-    const fab_rndv_t rndv = {.len = len};
-    const size_t front = 0 == offset ? sizeof(rndv) : 0;
-    const size_t left = len - offset + slack(source);
-    size_t max = mca_pml_tm_peer_fragment(peer) - front;
-    char *room;
-
-    max = left < max ? left : max;
-    room = fab_item_reserve(peer, front + max);
-    if (NULL == room) {
-        return 0;
-    }
-    if (0 != front) {
-        memcpy(room, &rndv, sizeof(rndv));
-    }
-    max = mca_pml_tm_source_take(source, peer, offset, room + front, max);
-    fab_commit(peer, 0 != front ? fab_hdr(FAB_AM_RNDV, tag, 0) : fab_hdr(PML_TM_AM_DATA, offset, 0),
-               front + max);
-    return max;
-}
-
-bool mca_pml_tm_stream_send(fab_peer_t *peer, uint64_t tag, const char *data, size_t len,
-                            const void *buf, size_t count, ompi_datatype_t *datatype)
-{
-    opal_convertor_t convertor;
-    mca_pml_tm_place_t place;
-    const mca_pml_tm_source_t source = {.data = data,
-                                        .buf = buf,
-                                        .count = count,
-                                        .type = &datatype->super,
-                                        .convertor = &convertor,
-                                        .place = &place};
-
-    if (!keep_room(peer, &source, len)) {
-        return false;
-    }
-    if (OPAL_UNLIKELY(NULL == data)) {
-        OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-        mca_pml_tm_source_open(&source);
-    }
-    for (size_t offset = 0; offset < len;) {
-        offset += send_fragment(peer, tag, &source, len, offset);
-    }
-    if (OPAL_UNLIKELY(NULL == data)) {
-        OBJ_DESTRUCT(&convertor);
-    }
-    ++mca_pml_tm.counters.streamed;
-    return true;
-}
-
-bool mca_pml_tm_stream_fits(mca_pml_tm_send_request_t *req)
-{
-    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
-
-    return keep_room(req->core.peer, &source, req->req_send.req_bytes_packed);
-}
-
-int mca_pml_tm_stream_request(mca_pml_tm_send_request_t *req)
-{
-    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
-    const size_t len = req->req_send.req_bytes_packed;
-    fab_peer_t *peer = req->core.peer;
+    const fab_rndv_t rndv = {.len = req->req_send.req_bytes_packed};
+    int rc = OMPI_SUCCESS;
 
     if (0 == req->offset) {
-        mca_pml_tm_source_open(&source);
-        (void) keep_room(peer, &source, len); /* if there is, all of it goes now */
+        mca_pml_tm_send_open(req);
+        rc = mca_pml_tm_send_copy(req, fab_hdr(FAB_AM_RNDV, req->tag, 0), &rndv, sizeof(rndv),
+                                  rndv.len);
     }
-    while (req->offset < len) {
-        const size_t sent = send_fragment(peer, req->tag, &source, len, req->offset);
-        if (0 == sent) {
-            return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-        }
-        req->offset += sent;
+    while (OMPI_SUCCESS == rc && req->offset < rndv.len) {
+        rc = mca_pml_tm_send_copy(req, fab_hdr(PML_TM_AM_DATA, req->offset, 0), NULL, 0, rndv.len);
     }
-    ++mca_pml_tm.counters.streamed;
-    return OPAL_SUCCESS;
+    mca_pml_tm.counters.streamed += OMPI_SUCCESS == rc;
+    return rc;
 }
 
 /* ---- receiver ----------------------------------------------------------- */

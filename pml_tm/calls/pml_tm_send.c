@@ -63,10 +63,6 @@ put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const v
 {
     void *room;
 
-    if (mca_pml_tm_stream_is_for(peer, len) && 0 == hdr.app_ctx &&
-        mca_pml_tm_stream_send(peer, hdr.tag, data, len, buf, count, datatype)) {
-        return OMPI_SUCCESS;
-    }
     if (OPAL_LIKELY(NULL != data || 0 == len)) {
         return is_awaited ? fab_item_send_now(peer, hdr, data, len)
                           : fab_item_send(peer, hdr, data, len);
@@ -115,7 +111,7 @@ static int request_put_eager(mca_pml_tm_send_request_t *req)
         return request_put_untagged(req);
     }
     if (req->is_streamed) {
-        return mca_pml_tm_stream_request(req);
+        return mca_pml_tm_stream_send(req);
     }
     return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
                      base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
@@ -137,8 +133,8 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
 }
 
 /*
- * Is a message of len bytes, above the eager limit, streamed?  In a blocking send, which polls
- * until all of it is out: the copies of both sides are under way at the same time.  A nonblocking
+ * Is a message of len bytes streamed?  In a blocking send, which polls until all of it is out: then
+ * the copies of both sides are under way at the same time.  Above the eager limit a nonblocking
  * send announces it, since the receiver can then read it while the sender computes; a blocking one,
  * too, if the receiver has found that to be faster.
  *
@@ -146,19 +142,23 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
  * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
  * there is room for all of it.
  */
-static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len)
+static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len, bool is_long)
 {
     const fab_peer_t *peer = req->core.peer;
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+    const bool is_shared = PML_TM_SPIN != mca_pml_tm.idle;
 
-    if (req->is_untagged || MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
-        !mca_pml_tm_stream_is_for(peer, len) || (NULL != record && record->must_hold)) {
+    if (!mca_pml_tm_stream_is_for(peer, len) || req->is_untagged || 0 != req->core.id ||
+        MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
+        !(req->core.is_private || (is_long && is_shared)) ||
+        (NULL != record && record->must_hold)) {
         return false;
     }
-    return PML_TM_SPIN == mca_pml_tm.idle
-               ? req->core.is_private && (NULL == req->data || !fab_is_pulled(peer, len))
-               : len <= fab_ring_size(peer) / 2 &&
-                     (req->core.is_private || mca_pml_tm_stream_fits(req));
+    if (is_long && (is_shared ? len > fab_ring_size(peer) / 2
+                              : NULL != req->data && fab_is_pulled(peer, len))) {
+        return false;
+    }
+    return mca_pml_tm_stream_keep_room(req) || req->core.is_private;
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */
@@ -171,8 +171,7 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
     is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
-    /* not one that has an id, since it was to be announced before it was held back */
-    req->is_streamed = is_long && 0 == req->core.id && goes_streamed(req, len);
+    req->is_streamed = goes_streamed(req, len, is_long);
     req->is_rndv = (is_long && !req->is_streamed && !goes_whole(req->core.peer, len)) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
@@ -395,12 +394,13 @@ static inline void send_progress(void)
     }
 }
 
-/* Is the message to go with all its data, and none held back? */
-static inline bool may_send_inline(const fab_peer_t *peer, size_t len)
+/* Is the message to go with all its data at once, and none held back? */
+static inline bool may_send_inline(const fab_peer_t *peer, size_t len, bool is_awaited)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
     return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
+           !(is_awaited && mca_pml_tm_stream_is_for(peer, len)) &&
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 
@@ -421,7 +421,7 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
         return rc;
     }
     fab_lock(mca_pml_tm.fab);
-    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len) &&
+    if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len, is_awaited) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
         const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, fab_tag, 0);
 

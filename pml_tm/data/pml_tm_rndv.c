@@ -225,47 +225,67 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
 }
 
-/*
- * Room to pack the next fragment: the remaining bytes, limited by the length of a fragment. A
- * receive may end within an element.
- */
-static size_t data_room(const mca_pml_tm_send_request_t *req)
+/* The data of a request that is sent in parts, in blocks; false: it is not. */
+static bool blocks_of(const mca_pml_tm_send_request_t *req, mca_pml_tm_blocks_t *blocks)
 {
-    const fab_peer_t *peer = req->core.peer;
-    size_t more = NULL != req->data ? 0 : PML_TM_ELEMENT_MAX;
-    size_t max = req->wanted - req->offset + more;
-    size_t fragment = mca_pml_tm_peer_has_streams(peer) ? mca_pml_tm_peer_fragment(peer)
-                                                        : peer->eager_max;
+    const mca_pml_base_request_t *base = &req->req_send.req_base;
 
-    return max < fragment ? max : fragment;
+    return mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
+                                blocks);
 }
 
-void mca_pml_tm_source_open(const mca_pml_tm_source_t *source)
+void mca_pml_tm_send_open(mca_pml_tm_send_request_t *req)
 {
+    mca_pml_base_request_t *base = &req->req_send.req_base;
     mca_pml_tm_blocks_t blocks;
 
-    if (NULL == source->data &&
-        !mca_pml_tm_blocks_of(source->buf, source->count, source->type, &blocks)) {
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, source->type,
-                                                 source->count, source->buf, 0, source->convertor);
+    if (NULL == req->data && !blocks_of(req, &blocks)) {
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
+                                                 &base->req_datatype->super, base->req_count,
+                                                 base->req_addr, 0, &base->req_convertor);
     }
 }
 
-size_t mca_pml_tm_source_take(const mca_pml_tm_source_t *source, fab_peer_t *peer, size_t offset,
-                              void *room, size_t max)
+/* Write up to max bytes of the data, from req->offset on, to room.  Returns their number. */
+static size_t take(mca_pml_tm_send_request_t *req, char *room, size_t max)
 {
     struct iovec iov = {.iov_base = room, .iov_len = max};
     uint32_t iov_count = 1;
     mca_pml_tm_blocks_t blocks;
 
-    if (OPAL_LIKELY(NULL != source->data)) {
-        fab_copy_to(peer, room, source->data + offset, max);
-    } else if (mca_pml_tm_blocks_of(source->buf, source->count, source->type, &blocks)) {
-        max = mca_pml_tm_blocks_pack(&blocks, source->place, offset, room, max);
+    if (OPAL_LIKELY(NULL != req->data)) {
+        fab_copy_to(req->core.peer, room, req->data + req->offset, max);
+    } else if (blocks_of(req, &blocks)) {
+        max = mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);
     } else {
-        opal_convertor_pack(source->convertor, &iov, &iov_count, &max);
+        opal_convertor_pack(&req->req_send.req_base.req_convertor, &iov, &iov_count, &max);
     }
     return max;
+}
+
+int mca_pml_tm_send_copy(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *front,
+                         size_t front_len, size_t end)
+{
+    fab_peer_t *peer = req->core.peer;
+    const size_t left = end - req->offset, more = NULL != req->data ? 0 : PML_TM_ELEMENT_MAX;
+    size_t max = (mca_pml_tm_peer_has_streams(peer) ? mca_pml_tm_peer_fragment(peer)
+                                                    : peer->eager_max) -
+                 front_len;
+    char *room;
+
+    max = left + more < max ? left + more : max;
+    room = fab_item_reserve(peer, front_len + max);
+    if (NULL == room) {
+        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
+    }
+    if (0 != front_len) {
+        memcpy(room, front, front_len);
+    }
+    max = take(req, room + front_len, max);
+    max = max < left ? max : left; /* a receive may end within an element */
+    fab_commit(peer, hdr, front_len + max);
+    req->offset += max;
+    return OMPI_SUCCESS;
 }
 
 /* Send one fragment from the user's memory; the item is queued again when the fragment has left. */
@@ -285,19 +305,14 @@ static int data_from_item(fab_item_t *item, fab_peer_t *peer)
 static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
-    const mca_pml_tm_source_t source = mca_pml_tm_source_of(req);
-    size_t max = data_room(req);
-    void *room = fab_item_reserve(peer, max);
-    size_t len;
+    int rc = mca_pml_tm_send_copy(req, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id),
+                                  NULL, 0, req->wanted);
 
-    if (NULL == room) {
+    (void) peer;
+    if (OMPI_SUCCESS != rc) {
         /* if the peer failed, the request stays open: see pml_tm_failure.h */
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OMPI_SUCCESS;
+        return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OMPI_SUCCESS;
     }
-    len = mca_pml_tm_source_take(&source, peer, req->offset, room, max);
-    len = len < req->wanted - req->offset ? len : req->wanted - req->offset;
-    fab_commit(peer, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id), len);
-    req->offset += len;
     if (req->offset < req->wanted) {
         return OPAL_ERR_IN_PROCESS;
     }
@@ -310,7 +325,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
     mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
                                         "CTS for an unknown rendezvous");
     mca_pml_tm_send_request_t *req;
-    mca_pml_tm_source_t source;
     mca_pml_tm_cts_t cts;
 
     (void) ctx;
@@ -330,8 +344,7 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         (void) fab_post(peer, fab_hdr(PML_TM_AM_DATA, 0, cts.recv_id), &rndv, sizeof(rndv));
         return;
     }
-    source = mca_pml_tm_source_of(req);
-    mca_pml_tm_source_open(&source);
+    mca_pml_tm_send_open(req);
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;

@@ -41,36 +41,15 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_data);
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_nack);
 
-/* The data of a message that is sent in parts. */
-typedef struct mca_pml_tm_source {
-    const char *data; /* it is contiguous, and here; NULL: it must be packed */
-    const void *buf;
-    size_t count;
-    const opal_datatype_t *type;
-    opal_convertor_t *convertor; /* packs what is not blocks (pml_tm_blocks.h) */
-    mca_pml_tm_place_t *place;
-} mca_pml_tm_source_t;
-
-static inline mca_pml_tm_source_t mca_pml_tm_source_of(mca_pml_tm_send_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_send.req_base;
-
-    return (mca_pml_tm_source_t){.data = req->data,
-                                 .buf = base->req_addr,
-                                 .count = base->req_count,
-                                 .type = &base->req_datatype->super,
-                                 .convertor = &base->req_convertor,
-                                 .place = &req->place};
-}
-
-/* Before the first part is taken. */
-void mca_pml_tm_source_open(const mca_pml_tm_source_t *source);
+/* Before the first part of a request's data is copied. */
+void mca_pml_tm_send_open(mca_pml_tm_send_request_t *req);
 
 /*
- * Write up to max bytes, from offset on, to the room of a message to the peer.  Returns their
- * number, with which the next offset follows.
+ * Copy the next part of a request's data, of that before end, into a message to the peer, behind
+ * front_len bytes; req->offset is the next one then.  OPAL_ERR_RESOURCE_BUSY: no room now;
+ * OPAL_ERR_UNREACH: the peer failed.  Lock held.
  */
-size_t mca_pml_tm_source_take(const mca_pml_tm_source_t *source, fab_peer_t *peer, size_t offset,
-                              void *room, size_t max);
+int mca_pml_tm_send_copy(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *front,
+                         size_t front_len, size_t end);
 
 #endif /* PML_TM_RNDV_H */

@@ -43,7 +43,7 @@ typedef enum {
     PROBED,     /* ... and a probe has found it */
 } order_t;
 
-typedef enum { STANDARD, SYNC, BUFFERED, PERSISTENT } send_mode_t;
+typedef enum { STANDARD, BLOCKING, SYNC, BUFFERED, PERSISTENT } send_mode_t;
 
 typedef enum { FREED, CANCELLED /* and freed */, LEFT /* neither */ } end_t;
 
@@ -67,9 +67,9 @@ static const row_t rows[] = {
      .order = SEND_FIRST, .mode = SYNC},
     {"short, buffered", .len = SHORT, .send = WHOLE, .recv = WHOLE, .mode = BUFFERED},
     {"short, gaps", .len = SHORT, .send = GAPS, .recv = GAPS},
-    {"streamed", .len = STREAM, .send = WHOLE, .recv = WHOLE},
-    {"streamed, unexpected", .len = STREAM, .send = WHOLE, .recv = WHOLE, .order = SEND_FIRST},
-    {"streamed, gaps", .len = STREAM, .send = GAPS, .recv = GAPS},
+    {"streamed", .len = STREAM, .send = WHOLE, .recv = WHOLE, .mode = BLOCKING},
+    {"streamed, gaps", .len = STREAM, .send = GAPS, .recv = GAPS, .mode = BLOCKING},
+    {"eager, unexpected", .len = STREAM, .send = WHOLE, .recv = WHOLE, .order = SEND_FIRST},
     {"long", .len = LONG, .send = WHOLE, .recv = WHOLE},
     {"long, unexpected", .len = LONG, .send = WHOLE, .recv = WHOLE, .order = SEND_FIRST},
     {"long, probed", .len = LONG, .send = WHOLE, .recv = WHOLE, .order = PROBED},
@@ -92,7 +92,7 @@ static const row_t rows[] = {
     {"short, synchronous, sent only", .len = SHORT, .send = WHOLE, .mode = SYNC},
     {"short, synchronous, sent only, cancelled", .len = SHORT, .send = WHOLE, .mode = SYNC,
      .send_end = CANCELLED},
-    {"streamed, sent only", .len = STREAM, .send = WHOLE},
+    {"eager, sent only", .len = STREAM, .send = WHOLE},
     {"long, sent only", .len = LONG, .send = WHOLE},
     {"long, sent only, cancelled", .len = LONG, .send = GAPS, .send_end = CANCELLED},
     {"long, sent only, left", .len = LONG, .send = WHOLE, .send_end = LEFT},
@@ -192,6 +192,9 @@ static void send(const row_t *row, play_t *play, int tag)
     switch (row->mode) {
     case STANDARD:
         TM_MPI(MPI_Isend(play->from, count, type, peer_of(row), tag, comm, &play->send));
+        break;
+    case BLOCKING:
+        TM_MPI(MPI_Send(play->from, count, type, peer_of(row), tag, comm));
         break;
     case SYNC:
         TM_MPI(MPI_Issend(play->from, count, type, peer_of(row), tag, comm, &play->send));
