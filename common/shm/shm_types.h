@@ -31,7 +31,7 @@ enum {
      * room.  Windows of 16 KiB both ways have 1.4 to 1.8 times the rate that they have without.
      */
     FAB_SHM_BATCH = 32,
-    FAB_SHM_BATCH_SLOTS = 31 * 128,
+    FAB_SHM_BATCH_SLOTS = FAB_SHM_BATCH * 128,
     /*
      * every so many polls one cold ring is checked; so many of them in each fab_progress(), if
      * polls may be far apart

@@ -141,6 +141,8 @@ static bool goes_whole(fab_peer_t *peer, size_t len)
  * Where processes share a processor, an answer costs a change from one to the other and back, which
  * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
  * there is room for all of it.
+ *
+ * A request that has an id was to be announced, or is synchronous, before it was held back.
  */
 static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len, bool is_long)
 {
