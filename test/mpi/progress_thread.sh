@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=300
+# TEST: timeout=300 short=turns
 #
 # pml_tm_progress_thread: messages arrive and leave while their process computes, without an MPI
 # call. Everything else works as without the thread.
