@@ -17,7 +17,8 @@ static const fab_param_t shm_rows[] = {
                          "KiB",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
                 "ring holds more messages before a sender must wait. Of a long one 64 KiB are "
-                "used, and take memory, until 1 MiB has been sent.",
+                "used, and take memory, until 1 MiB has been sent, and a message of more than 300 "
+                "bytes.",
     },
     {
         FAB_PARAM(fab_params_t, shm_max_peers, UINT, 5),

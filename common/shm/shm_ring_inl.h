@@ -39,9 +39,9 @@
  * but costs time and memory before its first message.  So the two sides begin with the first part
  * of it, as if there were no more.  When much has been sent, and not one by one, the sender gets
  * memory for the rest, and a PAD word with GROW leads both to the start of the ring at a lap of all
- * of it.  That is done where the slots that are not consumed lie before that word, in the first
- * part's lap that begins a lap of all of the ring: then positions modulo the longer length are
- * those places, too.
+ * of it.  That is done after a message of more than 5 slots, since shorter ones gain nothing, and
+ * where the slots that are not consumed lie before that word, in the first part's lap that begins a
+ * lap of all of the ring: then positions modulo the longer length are those places, too.
  *
  * Flow.  The receiver publishes its tail when it comes to or past a multiple of a quarter of the
  * ring, or of 128 slots if that is less, and when it stops polling the ring; after messages of 2 to
@@ -111,9 +111,10 @@ _Static_assert(FAB_SHM_WRAP_LAG < FAB_SHM_RING_MIN / FAB_SHM_LINE / 4, "see \"Fl
 #define FAB_SHM_LAG 127
 #endif
 
-/* Slots that have been sent before a ring grows: 1 MiB. */
+/* Slots: that have been sent before a ring grows, 1 MiB; of a message that it grows for. */
 #ifndef FAB_SHM_GROW_AT
-#define FAB_SHM_GROW_AT 16384
+#define FAB_SHM_GROW_AT  16384
+#define FAB_SHM_GROW_FOR 6
 #endif
 
 enum {
@@ -750,13 +751,13 @@ fab_shm_tx_consider_wrap(fab_shm_tx_t *tx, const fab_shm_rx_t *from, uint32_t n)
 FAB_EXPORT bool fab_shm_tx_back(fab_shm_tx_t *tx);
 
 /* Use all of the ring, if it is time, and this is a place to begin with it: see "Growth" above. */
-static inline __attribute__((cold)) void fab_shm_tx_consider_growth(fab_shm_tx_t *tx)
+static inline __attribute__((cold)) void fab_shm_tx_consider_growth(fab_shm_tx_t *tx, uint32_t n)
 {
     const uint32_t at = (uint32_t) tx->head & tx->mask;
 
-    if (tx->head < FAB_SHM_GROW_AT || tx->is_ping_pong || tx->head < tx->promised || 0 == at ||
-        at != ((uint32_t) tx->head & tx->full) || !fab_shm_tx_refresh(tx) ||
-        fab_shm_tx_used(tx) > at || !fab_shm_tx_back(tx)) {
+    if (n < FAB_SHM_GROW_FOR || tx->head < FAB_SHM_GROW_AT || tx->is_ping_pong ||
+        tx->head < tx->promised || 0 == at || at != ((uint32_t) tx->head & tx->full) ||
+        !fab_shm_tx_refresh(tx) || fab_shm_tx_used(tx) > at || !fab_shm_tx_back(tx)) {
         return;
     }
     fab_shm_tx_skip(tx, FAB_SHM_FLAG_PAD | FAB_SHM_FLAG_GROW, tx->full + 1 - at);
@@ -773,7 +774,7 @@ static inline void fab_shm_tx_wrap_early(fab_shm_tx_t *tx, const fab_shm_rx_t *f
             fab_shm_tx_consider_wrap(tx, from, n);
         }
         if (tx->mask != tx->full) {
-            fab_shm_tx_consider_growth(tx);
+            fab_shm_tx_consider_growth(tx, n);
         }
     }
 }

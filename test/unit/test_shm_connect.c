@@ -256,21 +256,21 @@ static int growth_error; /* of the call for the memory of the rest of the ring; 
  */
 static void growth_body(world_t *world)
 {
-    enum { COUNT = 10000 }; /* of 5 slots */
+    enum { COUNT = 10000 }; /* of 8 slots */
     const fab_shm_addr_t *addr = &shm_domain(world)->addr;
     const size_t rest = addr->ring_size - fab_shm_first_size(addr);
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    static const unsigned char data[256];
+    static const unsigned char data[448];
     uint64_t got = 0;
 
     fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (uint64_t i = 1; i <= COUNT; i++) {
         if (0 == world->rank) {
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
+            WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, sizeof(data)));
             populated = 1 == i ? 0 : populated;
             populate_error = growth_error;
-            CHECK(i * 5 * FAB_SHM_LINE >= 1 << 20 || 0 == populated);
+            CHECK(i * 8 * FAB_SHM_LINE >= 1 << 20 || 0 == populated);
         }
         if (0 == i % 64) { /* a ring does not grow while the receiver is far behind */
             WORLD_UNTIL(0 == world->rank ? NULL == peer->pending : i == got);

@@ -309,13 +309,21 @@ static void test_growth(void **state)
     }
 }
 
-/* Not while each message is answered, nor where the first part is all that there is memory for. */
+/*
+ * Not for messages of one slot, nor while each is answered, nor where the first part is all that
+ * there is memory for.
+ */
 static void test_no_growth(void **state)
 {
     ring_t *ring = ring_new_growing(16, 64);
     uint64_t seq = 0;
 
     (void) state;
+    for (int i = 0; i < 100; i++) {
+        assert_true(ring_send(ring, ++seq, 8, 8));
+        ring_expect(ring, seq, 8);
+    }
+    assert_int_equal(ring->tx.mask, 15);
     ring->is_ping_pong = true;
     (void) laps_of_100(ring, &seq);
     ring->is_ping_pong = false;

@@ -14,6 +14,7 @@ static void step(enum step what);
 #define FAB_SHM_WRAP_LAG   1
 #define FAB_SHM_LAG        1
 #define FAB_SHM_GROW_AT    1
+#define FAB_SHM_GROW_FOR   2
 
 #include "shm/shm_ring_inl.h"
 
