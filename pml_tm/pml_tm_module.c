@@ -330,7 +330,7 @@ static void describe_sizes(char *buf, size_t size)
 
     snprintf(buf, size,
              "longer than    %-16zu takes several lines of a ring\n"
-             "               %-16d is streamed inside a host; by blocking sends up to %u%s\n"
+             "               %-16d is streamed inside a host by blocking sends, up to %u%s\n"
              "               %-16u is announced\n"
              "               %-16u is announced over tcp, too, if the peer answers\n"
              "               %-16d is announced with data over a network\n",

@@ -35,10 +35,10 @@ static const fab_param_t rows[] = {
         FAB_PARAM_NUMBER(PML_TM_STREAM_LIMIT, 0, PML_TM_STREAM_MAX),
         .unit = "bytes",
         .help =
-            "Longest message that goes through shared memory in fragments of 8 KiB, so that the "
-            "receiver copies one fragment out while the sender copies the next one in. Above "
-            "eager_limit this applies to blocking sends, and where waiting processes yield (wait) "
-            "to those that fit half of the ring. 0: no message.",
+            "Longest message of a blocking send that goes through shared memory in fragments of 8 "
+            "KiB, so that the receiver copies one fragment out while the sender copies the next "
+            "one in. Where waiting processes yield (wait), messages above eager_limit that fit "
+            "half of the ring do so, of nonblocking sends, too. 0: no message.",
     },
     {
         FAB_PARAM(mca_pml_tm_params_t, tag_source_bits, INT, 6),
