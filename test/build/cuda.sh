@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 device=tmdev short=minutes
+# TEST: timeout=900 device=tmdev short=no
 #
 # Memory of a device with Open MPI 4.1, which knows it by CUDA alone.  TM_OMPI_CUDA names an
 # installation of 4.1 that was configured --with-cuda=DIR --with-devel-headers, DIR being

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 short=minutes
+# TEST: timeout=900 short=no
 #
 # Two releases of Open MPI of the same series, TM_OMPI_EXCHANGE=PREFIX:PREFIX: each loads the pml_tm
 # that was built for the other.  Where their structures are the same (doc/versions.md) programs run,

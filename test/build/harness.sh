@@ -84,6 +84,14 @@ for choice in 0 1; do
 done
 [[ $chosen == *one* && $chosen == *two* ]] || fail "a test of a group has no turn: $chosen"
 
+# What takes minutes gives way to Debian 13.
+add long 'TEST: short=minutes' true
+TM_TEST_CHOICE=0 runs 0 --short --list
+forbid mpi/long log
+TM_TEST_CHOICE=20 runs 0 --short --list
+require mpi/long log
+rm tree/test/mpi/long.sh
+
 # So are unit tests with or without ThreadSanitizer, all of a run the same; plain ones come without.
 for name in both too; do
     echo '/* TEST: variants=asan,tsan */' >tree/test/unit/test_$name.c

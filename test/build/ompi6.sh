@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=900 short=minutes
+# TEST: timeout=900
 #
 # Open MPI 6.0, which no distribution has yet.  TM_OMPI6 names an installation of it that was
 # configured --with-devel-headers (and --enable-standard-abi): pml_tm is built for it and runs

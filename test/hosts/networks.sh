@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=120 needs=ip
+# TEST: timeout=120 cores=0 needs=ip
 #
 # Each of two hosts is in many networks of its own, and both are in one, the last: that one is
 # published, too, or the job says what was left out.

@@ -227,11 +227,11 @@ tm_choice()
 }
 
 # Of an MPI program its first directive, with its first number of ranks, those with more than 8
-# ranks, and of all others one, by the choice.  What a program is asked for by a word (threads: all,
-# probes, cancel) makes a program of its own. Sets short_cases.
+# ranks, and every second time one of all others, by the choice.  What a program is asked for by a
+# word (threads: all, probes, cancel) makes a program of its own. Sets short_cases.
 choose_of_program()
 {
-    local name first others=() taken=' '
+    local name first i others=() taken=' '
     first=${1%/np*}
     for name in "$@"; do
         if [[ $name == "$first"/* && ${case_is_main[$name]} == yes ]] ||
@@ -241,8 +241,9 @@ choose_of_program()
             others+=("$name")
         fi
     done
-    if ((${#others[@]} > 0)); then
-        taken+="${others[(choice + $(tm_number "$1")) % ${#others[@]}]} "
+    i=$((choice + $(tm_number "$1")))
+    if ((${#others[@]} > 0 && i % 2 == 0)); then
+        taken+="${others[i / 2 % ${#others[@]}]} "
     fi
     for name in "$@"; do
         [[ $taken != *" $name "* ]] || short_cases+=("$name")
@@ -275,8 +276,15 @@ is_resting()
         <<<"$changed" && (((choice / 4 + $(tm_number "${1%/*}")) % 4 != 0))
 }
 
+# Has Debian 13 its turn (test/all)?
+is_release_due()
+{
+    ((choice / 20 % 3 == 0))
+}
+
 # Leave out what a short run has not; says what it leaves to others.  Of the cases of a group
-# (short=GROUP) one is in each short run.
+# (short=GROUP) one is in each short run; of those that take minutes none in one of everything if
+# Debian 13 has its turn, which takes as long.
 select_short()
 {
     local name word key left=() keys=() of=() changed
@@ -290,7 +298,8 @@ select_short()
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
         elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name" ||
-            is_resting "$name"; then
+            is_resting "$name" ||
+            { [[ ${case_short[$name]} == minutes && ${#wanted[@]} -eq 0 ]] && is_release_due; }; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}

@@ -5,7 +5,7 @@
  *
  * args: rounds
  */
-/* TEST: np=2,4 args="20" env="OMPI_MCA_mpi_warn_on_fork=0" timeout=60 */
+/* TEST: np=2,4 args="10" env="OMPI_MCA_mpi_warn_on_fork=0" timeout=60 */
 #include <sys/wait.h>
 
 #include "tm_test.h"

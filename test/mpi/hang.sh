@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: short=failures timeout=400 quick=no needs=python3
+# TEST: cores=0 short=failures timeout=400 quick=no needs=python3
 #
 # A job that hangs says why (pml_tm_report_after): who waits for whom, what nearly fits, and for
 # which rank all wait, by shared memory and by TCP (in a short run by one of them, by turns). A job

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 quick=no short=said
+# TEST: timeout=240 cores=0 quick=no short=said
 #
 # tm_look shows from outside what the ranks of a job do that hangs: what each waits for, and which
 # is not in MPI, by shared memory and by TCP; of one rank its counters and events, of a stopped one,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# TEST: timeout=240 device=tmdev short=device
+# TEST: timeout=240 cores=0 device=tmdev short=device
 #
 # Hosts with several RDMA devices and ports: which ones the ranks take, in turn and as the user
 # wants it, traffic between ranks with different ones, and lists that name what is not there.
