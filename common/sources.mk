@@ -57,7 +57,6 @@ common_tm_sources = \
 	common/fabric/fab_spares.c \
 	common/fabric/fab_spares.h \
 	common/fabric/fab_tm.h \
-	common/fabric/fab_trial.h \
 	common/fabric/fab_user.c \
 	common/fabric/fab_wire.h \
 	common/ofi/ofi_params.c \

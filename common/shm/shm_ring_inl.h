@@ -85,7 +85,6 @@
 #include <string.h>
 
 #include "fabric/fab_copy.h"
-#include "fabric/fab_trial.h"
 #include "shm/shm_copy.h"
 #include "shm/shm_wire.h"
 
@@ -122,6 +121,12 @@ enum {
     FAB_SHM_AHEAD_RX = 5,  /* ... whose receiver does, at most; of longer ones the processor does */
 };
 
+/* Slots of a message with len bytes of payload. */
+static inline uint32_t fab_shm_num_slots(size_t len)
+{
+    return (uint32_t) ((len + offsetof(fab_shm_slot_t, payload) + FAB_SHM_LINE - 1) / FAB_SHM_LINE);
+}
+
 /* The lap after `lap`. */
 static inline uint16_t fab_shm_next_lap(uint16_t lap)
 {
@@ -143,14 +148,14 @@ typedef struct fab_shm_tx {
     fab_shm_ctl_t *ctl;
     _Atomic uint64_t *doorbell;
     /* for wraps */
-    uint64_t promised;  /* no early wrap before head is here */
-    uint64_t tail;      /* as last read */
-    uint32_t from_pos;  /* slots that had come from the peer when one was last considered */
-    uint32_t end;       /* slots from here on that this lap has not used are stale, or zero */
-    fab_trial_t copies; /* which way is faster (shm_copy.c) */
-    bool is_ping_pong;  /* when one was last considered, the peer had answered each message */
-    uint16_t from_last; /* as from_pos, at the last message that might have fetched ahead */
-    uint32_t full;      /* mask, when the ring has grown: see "Growth" above */
+    uint64_t promised;       /* no early wrap before head is here */
+    uint64_t tail;           /* as last read */
+    uint32_t from_pos;       /* slots that had come from the peer when one was last considered */
+    uint32_t end;            /* slots from here on that this lap has not used are stale, or zero */
+    fab_shm_copies_t copies; /* which way is faster (shm_copy.c) */
+    bool is_ping_pong;       /* when one was last considered, the peer had answered each message */
+    uint16_t from_last;      /* as from_pos, at the last message that might have fetched ahead */
+    uint32_t full;           /* mask, when the ring has grown: see "Growth" above */
 } fab_shm_tx_t;
 
 _Static_assert(64 == offsetof(fab_shm_tx_t, promised), "a line of the sender's own memory");
@@ -174,7 +179,7 @@ static inline void fab_shm_tx_init(fab_shm_tx_t *tx, fab_shm_slot_t *slots, uint
         .stale = stale,
         .ctl = ctl,
         .doorbell = doorbell,
-        .copies = fab_trial_begin(),
+        .copies = fab_shm_copies_begin(),
     };
 }
 

@@ -261,12 +261,6 @@ static inline uint64_t fab_shm_word(uint32_t len, uint8_t id, uint8_t flags, uin
     return len | (uint64_t) id << 32 | (uint64_t) flags << 40 | (uint64_t) lap << 48;
 }
 
-/* Slots of a message with len bytes of payload. */
-static inline uint32_t fab_shm_num_slots(size_t len)
-{
-    return (uint32_t) ((len + offsetof(fab_shm_slot_t, payload) + FAB_SHM_LINE - 1) / FAB_SHM_LINE);
-}
-
 /* Longest payload for a ring of this size: a message takes at most a quarter of it and one slot. */
 static inline uint32_t fab_shm_ring_eager_max(uint32_t ring_size)
 {
