@@ -169,17 +169,10 @@ void mca_pml_tm_flow_probe(mca_pml_tm_comm_t *tmc, int32_t source, int32_t tag)
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* Are messages with this fabric tag held back? */
-static inline bool must_hold(const mca_pml_tm_peer_t *record, uint64_t tag)
+/* Are messages with this context id in their tag held back? */
+static inline bool must_hold(const mca_pml_tm_peer_t *record, uint32_t context)
 {
-    return record->must_hold &&
-           !contexts_have(&record->open, mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits));
-}
-
-static inline bool has_same_context(uint64_t tag, uint64_t other)
-{
-    return mca_pml_tm_tag_context(tag, mca_pml_tm.source_bits) ==
-           mca_pml_tm_tag_context(other, mca_pml_tm.source_bits);
+    return record->must_hold && !contexts_have(&record->open, context);
 }
 
 static inline bool is_exempt(const mca_pml_tm_send_request_t *req)
@@ -193,15 +186,16 @@ static bool is_to_hold(const fab_item_t *item, const void *ctx)
 {
     const mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item((fab_item_t *) item);
 
-    return mca_pml_tm.send_item == item->fn && !is_exempt(req) && must_hold(ctx, req->tag);
+    return mca_pml_tm.send_item == item->fn && !is_exempt(req) &&
+           must_hold(ctx, mca_pml_tm_tag_context(req->tag, mca_pml_tm.source_bits));
 }
 
 /* Where the oldest held send of this context is linked; *link NULL: none is held. */
-static mca_pml_tm_send_request_t **find_held(mca_pml_tm_peer_t *record, uint64_t tag)
+static mca_pml_tm_send_request_t **find_held(mca_pml_tm_peer_t *record, uint32_t context)
 {
     mca_pml_tm_send_request_t **link = &record->held;
 
-    while (NULL != *link && !has_same_context((*link)->tag, tag)) {
+    while (NULL != *link && context != (*link)->held_context) {
         link = &(*link)->held_other;
     }
     return link;
@@ -272,7 +266,8 @@ static void hold_queued(mca_pml_tm_peer_t *record)
         next = item->next;
         item->next = NULL;
         req->core.phase = PML_TM_HELD;
-        prepend_held(find_held(record, req->tag), req);
+        req->held_context = mca_pml_tm_tag_context(req->tag, mca_pml_tm.source_bits);
+        prepend_held(find_held(record, req->held_context), req);
         ++mca_pml_tm.counters.held_sends;
     }
 }
@@ -285,7 +280,7 @@ static void put_back(mca_pml_tm_peer_t *record, mca_pml_tm_send_request_t **link
                      mca_pml_tm_send_request_t *req)
 {
     req->core.phase = PML_TM_HELD;
-    if (NULL != *link && !has_same_context((*link)->tag, req->tag)) {
+    if (NULL != *link && req->held_context != (*link)->held_context) {
         req->held_next = req->held_prev = req;
         req->held_other = *link;
         *link = req;
@@ -309,7 +304,7 @@ static int held_item(fab_item_t *item, fab_peer_t *peer)
     for (int count = 0; NULL != *link;) {
         req = *link;
         /* a message that has begun goes on: its receive may be matched, and releases nothing */
-        if (0 == req->offset && must_hold(record, req->tag)) {
+        if (0 == req->offset && must_hold(record, req->held_context)) {
             link = &req->held_other;
             continue;
         }
@@ -338,16 +333,25 @@ static void queue_held(mca_pml_tm_peer_t *record)
 bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
 {
     mca_pml_tm_peer_t *record = req->core.peer->user[FAB_USER_PML];
-    mca_pml_tm_send_request_t **link = find_held(record, req->tag);
+    mca_pml_tm_send_request_t **link;
+    uint32_t context;
+    bool must_wait;
 
-    if (is_exempt(req) || (NULL == *link && !must_hold(record, req->tag))) {
+    if (is_exempt(req)) {
+        return false;
+    }
+    context = mca_pml_tm_tag_context(req->tag, mca_pml_tm.source_bits);
+    link = find_held(record, context);
+    must_wait = must_hold(record, context);
+    if (NULL == *link && !must_wait) {
         return false;
     }
     ++mca_pml_tm.counters.held_sends;
     req->core.phase = PML_TM_HELD;
+    req->held_context = context;
     req->item.next = NULL;
     append_held(link, req);
-    if (!must_hold(record, req->tag)) {
+    if (!must_wait) {
         queue_held(record);
     }
     return true;
@@ -355,7 +359,7 @@ bool mca_pml_tm_flow_hold(mca_pml_tm_send_request_t *req)
 
 void mca_pml_tm_flow_unhold(mca_pml_tm_send_request_t *req)
 {
-    remove_held(find_held(req->core.peer->user[FAB_USER_PML], req->tag), req);
+    remove_held(find_held(req->core.peer->user[FAB_USER_PML], req->held_context), req);
 }
 
 void mca_pml_tm_flow_told(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

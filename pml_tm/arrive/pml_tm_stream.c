@@ -28,31 +28,45 @@ struct mca_pml_tm_stream {
 
 /* ---- sender ------------------------------------------------------------- */
 
-/* Is there room for all fragments of the message?  If so the ring keeps it free for them. */
-bool mca_pml_tm_stream_keep_room(mca_pml_tm_send_request_t *req)
+bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long)
 {
-    const uint32_t fragment = mca_pml_tm_peer_fragment(req->core.peer);
+    fab_peer_t *peer = req->core.peer;
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
+    const size_t len = req->req_send.req_bytes_packed;
+    const uint32_t fragment = mca_pml_tm_peer_fragment(peer);
     /* a convertor packs whole elements, so it may leave room */
     const uint32_t least = fragment - (NULL != req->data ? 0 : PML_TM_ELEMENT_MAX);
-    const size_t bytes = sizeof(fab_rndv_t) + req->req_send.req_bytes_packed;
+    const bool is_shared = PML_TM_SPIN != mca_pml_tm.idle;
 
-    return fragment > 2 * sizeof(fab_rndv_t) &&
-           fab_has_room(req->core.peer, (uint32_t) ((bytes + least - 1) / least), fragment);
+    if (!mca_pml_tm_peer_streams(peer, len) || req->is_untagged || 0 != req->core.id ||
+        MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
+        !(req->core.is_private || (is_long && is_shared)) ||
+        (NULL != record && record->must_hold)) {
+        return false;
+    }
+    if (is_long && (is_shared ? len > fab_ring_size(peer) / 2
+                              : NULL != req->data && fab_is_pulled(peer, len))) {
+        return false;
+    }
+    return (fragment > 2 * sizeof(fab_rndv_t) &&
+            fab_has_room(peer, (uint32_t) ((sizeof(fab_rndv_t) + len + least - 1) / least),
+                         fragment)) ||
+           req->core.is_private;
 }
 
 int mca_pml_tm_stream_send(mca_pml_tm_send_request_t *req)
 {
     const fab_rndv_t rndv = {.len = req->req_send.req_bytes_packed};
-    int rc = OMPI_SUCCESS;
+    const size_t fragment = mca_pml_tm_peer_fragment(req->core.peer);
+    int rc;
 
-    if (0 == req->offset) {
-        mca_pml_tm_send_open(req);
-        rc = mca_pml_tm_send_copy(req, fab_hdr(FAB_AM_RNDV, req->tag, 0), &rndv, sizeof(rndv),
-                                  rndv.len);
-    }
-    while (OMPI_SUCCESS == rc && req->offset < rndv.len) {
-        rc = mca_pml_tm_send_copy(req, fab_hdr(PML_TM_AM_DATA, req->offset, 0), NULL, 0, rndv.len);
-    }
+    do {
+        const bool is_first = 0 == req->offset;
+        const fab_hdr_t hdr = is_first ? fab_hdr(FAB_AM_RNDV, req->tag, 0)
+                                       : fab_hdr(PML_TM_AM_DATA, req->offset, 0);
+
+        rc = mca_pml_tm_send_copy(req, hdr, &rndv, is_first ? sizeof(rndv) : 0, rndv.len, fragment);
+    } while (OMPI_SUCCESS == rc && req->offset < rndv.len);
     mca_pml_tm.counters.streamed += OMPI_SUCCESS == rc;
     return rc;
 }

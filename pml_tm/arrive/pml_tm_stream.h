@@ -26,20 +26,21 @@
 #include "pml_tm/request/pml_tm_request.h"
 
 /*
- * May a message of this length be streamed?  One that is not longer than a fragment has nothing to
- * overlap.
+ * Is the message of a request streamed?  In a blocking send, which polls until all of it is out:
+ * then the copies of both sides are under way at the same time.  Above the eager limit (is_long) a
+ * nonblocking send announces it, since the receiver can then read it while the sender computes; a
+ * blocking one, too, if the receiver has found that to be faster.
+ *
+ * Where processes share a processor, an answer costs a change from one to the other and back, which
+ * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
+ * there is room for all of it.
+ *
+ * A request that has an id was to be announced, or is synchronous, before it was held back.
+ *
+ * If there is room for all fragments now, the ring keeps it free for them: it does not wrap early.
+ * Lock held.
  */
-static inline bool mca_pml_tm_stream_is_for(const fab_peer_t *peer, size_t len)
-{
-    return OPAL_UNLIKELY(len > PML_TM_STREAM_MIN) && mca_pml_tm_peer_has_streams(peer) &&
-           len <= mca_pml_tm.stream_limit;
-}
-
-/*
- * Is there room for all fragments of a request's message now?  If so the ring keeps it free for
- * them: it does not wrap early.  Lock held.
- */
-bool mca_pml_tm_stream_keep_room(mca_pml_tm_send_request_t *req);
+bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long);
 
 /*
  * Send the message of a request, from its offset on, while there is room; from the first fragment

@@ -5,6 +5,8 @@
 #ifndef PML_TM_COUNTERS_H
 #define PML_TM_COUNTERS_H
 
+#include <stddef.h>
+
 /* How a message is sent: the counters NAME_sent. */
 typedef enum {
     PML_TM_SENT_EAGER,
@@ -14,6 +16,12 @@ typedef enum {
 } mca_pml_tm_protocol_t;
 
 enum { PML_TM_SIZE_CLASSES = 64 };
+
+/* The class of a length, not 0: its highest bit. */
+static inline unsigned mca_pml_tm_size_class(size_t len)
+{
+    return 63u - (unsigned) __builtin_clzll(len);
+}
 
 /* Messages by the class of their length (mca_pml_tm_size_class()), and all their bytes. */
 typedef struct mca_pml_tm_sent {

@@ -2,7 +2,7 @@
 /*
  * Sends.  A short standard send that finds room goes out without a request; all others get one.
  *
- *   eager        at most the peer's eager limit, or goes_whole(): the data goes with the message; done when the fabric has accepted it
+ *   eager        at most the peer's eager limit, or tcp's (PML_TM_WHOLE): the data goes with the message; done when the fabric has accepted it
  *   eager sync   MPI_Ssend of such: carries an id, done when the receiver's ACK names it
  *   rendezvous   longer: pml_tm_rndv.c
  *   buffered     packed into the attached buffer; an internal request sends it from there; done at once for the user
@@ -15,7 +15,6 @@
 #include "pml_tm/arrive/pml_tm_flow.h"
 #include "pml_tm/arrive/pml_tm_stream.h"
 #include "pml_tm/base/pml_tm_sizes.h"
-#include "pml_tm/calls/pml_tm_sent.h"
 #include "pml_tm/data/pml_tm_rndv.h"
 #include "pml_tm/peer/pml_tm_comm.h"
 #include "pml_tm/peer/pml_tm_excid.h"
@@ -32,135 +31,107 @@ _Static_assert(FAB_SHORT_MAX < PML_TM_SHORT_LENGTHS, "short messages are counted
 /* Poll after this many sends, so that a sender that floods its receiver notices throttling. */
 #define SENDS_PER_PROGRESS 64
 
-/* Pack the whole of a message that is not contiguous into dst. */
-static void pack_all(const void *buf, size_t count, ompi_datatype_t *datatype, void *dst,
-                     size_t len)
+static inline void count_into(mca_pml_tm_sent_t *sent, unsigned size_class, size_t len, int by)
 {
+    sent->messages[size_class] += (unsigned long long) by;
+    sent->bytes += (unsigned long long) by * len;
+}
+
+/* A message to this peer, with len bytes of the user's, is about to go out. by -1: it did not. */
+static inline void count_sent(const fab_peer_t *peer, mca_pml_tm_protocol_t protocol, size_t len,
+                              int by)
+{
+    /* nothing counts as a byte */
+    count_into(&mca_pml_tm.sent[protocol][peer->provider], mca_pml_tm_size_class(len | 1), len, by);
+}
+
+/* What a message has: len bytes, when they are packed. */
+typedef struct content {
+    const void *buf;
+    size_t count;
+    ompi_datatype_t *datatype;
+    char *data; /* the first byte; NULL: there are gaps, or the memory is a device's */
+    size_t len;
+} content_t;
+
+static inline content_t content_of(const void *buf, size_t count, ompi_datatype_t *datatype)
+{
+    content_t content = {.buf = buf, .count = count, .datatype = datatype};
+
+    if (!mca_pml_tm_is_contiguous(buf, count, datatype, &content.data, &content.len)) {
+        content.data = NULL;
+    }
+    return content;
+}
+
+/* Pack the whole of a message that is not contiguous into dst. */
+static void pack_all(const content_t *content, void *dst)
+{
+    const opal_datatype_t *datatype = &content->datatype->super;
+    size_t len = content->len;
     struct iovec iov = {.iov_base = dst, .iov_len = len};
     uint32_t iov_count = 1;
     opal_convertor_t convertor;
     mca_pml_tm_place_t place;
     mca_pml_tm_blocks_t blocks;
 
-    if (mca_pml_tm_blocks_of(buf, count, &datatype->super, &blocks)) {
+    if (mca_pml_tm_blocks_of(content->buf, content->count, datatype, &blocks)) {
         (void) mca_pml_tm_blocks_pack(&blocks, &place, 0, dst, len);
         return;
     }
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &datatype->super, count, buf,
-                                             0, &convertor);
+    opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, datatype, content->count,
+                                             content->buf, 0, &convertor);
     opal_convertor_pack(&convertor, &iov, &iov_count, &len);
     OBJ_DESTRUCT(&convertor);
 }
 
 /*
- * Send the message with its data, now. data NULL: it must be packed. is_awaited: the caller waits
- * until it has gone. Lock held; nothing is queued for the peer.
+ * Send the message with its data, now. is_awaited: the caller waits until it has gone. Lock held;
+ * nothing is queued for the peer.
  */
 static inline __attribute__((always_inline)) int
-put_eager(fab_peer_t *peer, fab_hdr_t hdr, const char *data, size_t len, const void *buf,
-          size_t count, ompi_datatype_t *datatype, bool is_awaited)
+put_eager(fab_peer_t *peer, fab_hdr_t hdr, const content_t *content, bool is_awaited)
 {
+    const size_t len = content->len;
     void *room;
 
-    if (OPAL_LIKELY(NULL != data || 0 == len)) {
-        return is_awaited ? fab_item_send_now(peer, hdr, data, len)
-                          : fab_item_send(peer, hdr, data, len);
+    if (OPAL_LIKELY(NULL != content->data || 0 == len)) {
+        return is_awaited ? fab_item_send_now(peer, hdr, content->data, len)
+                          : fab_item_send(peer, hdr, content->data, len);
     }
     room = fab_item_reserve(peer, len);
     if (NULL == room) {
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
     }
-    pack_all(buf, count, datatype, room, len);
+    pack_all(content, room);
     fab_commit(peer, hdr, len);
     return OMPI_SUCCESS;
 }
 
 /*
- * Send the message of a request whose receiver's context id is not known, with the extended id
- * before the data.
+ * Send the message of a request with its data; if its receiver's context id is not known, with the
+ * extended id before them.
  */
-static int request_put_untagged(mca_pml_tm_send_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_send.req_base;
-    mca_pml_tm_untagged_t prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(base->req_comm),
-                                                           FAB_AM_EAGER);
-    size_t len = req->req_send.req_bytes_packed;
-    fab_peer_t *peer = req->core.peer;
-    char *room = fab_item_reserve(peer, sizeof(prefix) + len);
-
-    if (NULL == room) {
-        return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
-    }
-    memcpy(room, &prefix, sizeof(prefix));
-    if (NULL == req->data) {
-        pack_all(base->req_addr, base->req_count, base->req_datatype, room + sizeof(prefix), len);
-    } else if (0 != len) {
-        memcpy(room + sizeof(prefix), req->data, len);
-    }
-    fab_commit(peer, fab_hdr(FAB_AM_NO_TAG, req->tag, req->core.id), sizeof(prefix) + len);
-    return OMPI_SUCCESS;
-}
-
-/* Send the message of a request. */
 static int request_put_eager(mca_pml_tm_send_request_t *req)
 {
-    mca_pml_base_send_request_t *base = &req->req_send;
+    const size_t len = req->req_send.req_bytes_packed;
+    fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, req->tag, req->core.id);
+    fab_peer_t *peer = req->core.peer;
+    mca_pml_tm_untagged_t prefix;
+    size_t prefix_len = 0;
 
-    if (OPAL_UNLIKELY(req->is_untagged)) {
-        return request_put_untagged(req);
-    }
     if (req->is_streamed) {
         return mca_pml_tm_stream_send(req);
     }
-    return put_eager(req->core.peer, fab_hdr(FAB_AM_EAGER, req->tag, req->core.id), req->data,
-                     base->req_bytes_packed, base->req_base.req_addr, base->req_base.req_count,
-                     base->req_base.req_datatype, false);
-}
-
-/*
- * Does a message of len bytes, above the eager limit, go with its data, as the peer answers?  Where
- * the processes take turns, the answer to an announcement costs a round trip; in a window it comes
- * while other messages are sent, and the copy at the receiver costs more.  Only over tcp: 64 KiB
- * between two network namespaces 25 us, announced 37, but 1.8 GB/s in windows, announced 3.7.
- */
-static bool goes_whole(fab_peer_t *peer, size_t len)
-{
-    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-
-    return len <= (size_t) PML_TM_WHOLE * mca_pml_tm.eager_limit && len <= peer->eager_max &&
-           (NULL == record || !record->must_hold) && fab_peer_has_answered(peer);
-}
-
-/*
- * Is a message of len bytes streamed?  In a blocking send, which polls until all of it is out: then
- * the copies of both sides are under way at the same time.  Above the eager limit a nonblocking
- * send announces it, since the receiver can then read it while the sender computes; a blocking one,
- * too, if the receiver has found that to be faster.
- *
- * Where processes share a processor, an answer costs a change from one to the other and back, which
- * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
- * there is room for all of it.
- *
- * A request that has an id was to be announced, or is synchronous, before it was held back.
- */
-static bool goes_streamed(mca_pml_tm_send_request_t *req, size_t len, bool is_long)
-{
-    const fab_peer_t *peer = req->core.peer;
-    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
-    const bool is_shared = PML_TM_SPIN != mca_pml_tm.idle;
-
-    if (!mca_pml_tm_stream_is_for(peer, len) || req->is_untagged || 0 != req->core.id ||
-        MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
-        !(req->core.is_private || (is_long && is_shared)) ||
-        (NULL != record && record->must_hold)) {
-        return false;
+    if (OPAL_UNLIKELY(req->is_untagged)) {
+        prefix = mca_pml_tm_excid_prefix(mca_pml_tm_comm(req->req_send.req_base.req_comm), hdr.id);
+        prefix_len = sizeof(prefix);
+        hdr.id = FAB_AM_NO_TAG;
+    } else if (OPAL_LIKELY(NULL != req->data || 0 == len)) {
+        return fab_item_send(peer, hdr, req->data, len);
     }
-    if (is_long && (is_shared ? len > fab_ring_size(peer) / 2
-                              : NULL != req->data && fab_is_pulled(peer, len))) {
-        return false;
-    }
-    return mca_pml_tm_stream_keep_room(req) || req->core.is_private;
+    return mca_pml_tm_send_copy(req, hdr, &prefix, prefix_len, len, peer->eager_max);
 }
 
 /* Choose protocol, tag and id of a request. False: no id is free. */
@@ -168,13 +139,14 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
 {
     const mca_pml_base_request_t *base = &req->req_send.req_base;
     size_t len = req->req_send.req_bytes_packed;
-    bool is_long;
+    bool is_long, is_announced;
 
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
     is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
-    req->is_streamed = goes_streamed(req, len, is_long);
-    req->is_rndv = (is_long && !req->is_streamed && !goes_whole(req->core.peer, len)) ||
+    is_announced = is_long && !mca_pml_tm_peer_takes_whole(req->core.peer, len);
+    req->is_streamed = mca_pml_tm_stream_takes(req, is_long);
+    req->is_rndv = (is_announced && !req->is_streamed) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);
     if (0 == req->core.id &&
@@ -191,11 +163,11 @@ static void send_count(const mca_pml_tm_send_request_t *req, int by)
     size_t len = req->req_send.req_bytes_packed;
 
     if (req->is_rndv) {
-        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
+        count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
     } else if (0 != req->core.id) {
-        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
+        count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
     } else {
-        mca_pml_tm_count_sent(req->core.peer, PML_TM_SENT_EAGER, len, by);
+        count_sent(req->core.peer, PML_TM_SENT_EAGER, len, by);
     }
 }
 
@@ -254,15 +226,17 @@ int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
 {
     fab_peer_t *peer = req->core.peer;
+    bool is_chosen;
 
     req->req_send.req_base.req_ompi.req_status._cancelled = 0;
-    mca_pml_tm_request_activate(&req->core);
     req->offset = 0;
     req->core.id = 0;
     req->is_exposed = false;
     req->is_out = req->is_over = false;
     req->cancel = PML_TM_CANCEL_NONE;
-    if (!send_choose(req)) {
+    is_chosen = send_choose(req);
+    mca_pml_tm_request_activate(&req->core);
+    if (!is_chosen) {
         mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
         return;
     }
@@ -284,8 +258,7 @@ void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)
 }
 
 /* A request, initialised, inactive; NULL: no memory. */
-static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
-                                             ompi_datatype_t *datatype, int dst, int tag,
+static mca_pml_tm_send_request_t *send_alloc(const content_t *content, int dst, int tag,
                                              mca_pml_base_send_mode_t mode,
                                              ompi_communicator_t *comm, fab_peer_t *peer,
                                              bool is_persistent)
@@ -293,37 +266,37 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
     mca_pml_tm_send_request_t *req = (mca_pml_tm_send_request_t *) opal_free_list_get(
         &mca_pml_base_send_requests);
     mca_pml_base_request_t *base;
-    char *data;
-    size_t len;
 
     if (OPAL_UNLIKELY(NULL == req)) {
         return NULL;
     }
     base = &req->req_send.req_base;
     OBJ_RETAIN(comm);
-    if (0 != count) {
-        OMPI_DATATYPE_RETAIN(datatype);
+    if (0 != content->count) {
+        OMPI_DATATYPE_RETAIN(content->datatype);
     }
     OMPI_REQUEST_INIT(&base->req_ompi, is_persistent);
     base->req_ompi.req_mpi_object.comm = comm;
-    base->req_addr = (void *) buf;
-    base->req_count = count;
-    base->req_datatype = datatype;
+    base->req_addr = (void *) content->buf;
+    base->req_count = content->count;
+    base->req_datatype = content->datatype;
     base->req_peer = dst;
     base->req_tag = tag;
     base->req_comm = comm;
     base->req_pml_complete = false;
     base->req_free_called = false;
-    req->data = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len) ? data : NULL;
-    req->req_send.req_addr = buf;
+    req->data = content->data;
+    req->req_send.req_addr = content->buf;
     req->req_send.req_send_mode = mode;
-    req->req_send.req_bytes_packed = len;
+    req->req_send.req_bytes_packed = content->len;
     /*
      * MPI leaves a send's source and tag undefined, but callbacks of osc/pt2pt read them, as ob1
      * sets them
      */
-    base->req_ompi.req_status = (ompi_status_public_t){
-        .MPI_SOURCE = comm->c_my_rank, .MPI_TAG = tag, .MPI_ERROR = MPI_SUCCESS, ._ucount = len};
+    base->req_ompi.req_status = (ompi_status_public_t){.MPI_SOURCE = comm->c_my_rank,
+                                                       .MPI_TAG = tag,
+                                                       .MPI_ERROR = MPI_SUCCESS,
+                                                       ._ucount = content->len};
     req->core.peer = peer;
     req->core.id = 0;
     req->core.is_private = false;
@@ -335,13 +308,12 @@ static mca_pml_tm_send_request_t *send_alloc(const void *buf, size_t count,
  * Buffered send: copy the data to the attached buffer and start an internal request that sends it
  * from there. Lock not held.
  */
-static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int tag,
-                 ompi_communicator_t *comm, fab_peer_t *peer)
+static int bsend(const content_t *content, int dst, int tag, ompi_communicator_t *comm,
+                 fab_peer_t *peer)
 {
+    const size_t len = content->len;
     mca_pml_tm_send_request_t *req;
-    char *data;
-    size_t len;
-    bool is_contiguous = mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len);
+    content_t copy = {.count = len, .datatype = &ompi_mpi_byte.dt, .len = len};
     void *buffer = NULL;
 
     if (0 != len) {
@@ -349,14 +321,14 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
         if (NULL == buffer) {
             return OMPI_ERR_BUFFER;
         }
-        if (is_contiguous) {
-            memcpy(buffer, data, len);
+        if (NULL != content->data) {
+            memcpy(buffer, content->data, len);
         } else {
-            pack_all(buf, count, datatype, buffer, len);
+            pack_all(content, buffer);
         }
+        copy.buf = copy.data = buffer;
     }
-    req = send_alloc(buffer, len, &ompi_mpi_byte.dt, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm,
-                     peer, false);
+    req = send_alloc(&copy, dst, tag, MCA_PML_BASE_SEND_BUFFERED, comm, peer, false);
     if (NULL == req) {
         if (NULL != buffer) {
             mca_pml_tm_bsend_free(comm, buffer);
@@ -375,13 +347,13 @@ static int bsend(const void *buf, size_t count, ompi_datatype_t *datatype, int d
 void mca_pml_tm_bsend_start(mca_pml_tm_send_request_t *req)
 {
     mca_pml_base_request_t *base = &req->req_send.req_base;
+    const content_t content = content_of(base->req_addr, base->req_count, base->req_datatype);
     int rc;
 
     mca_pml_tm_request_activate(&req->core);
     req->core.id = 0;
     req->is_exposed = false;
-    rc = bsend(base->req_addr, base->req_count, base->req_datatype, base->req_peer, base->req_tag,
-               base->req_comm, req->core.peer);
+    rc = bsend(&content, base->req_peer, base->req_tag, base->req_comm, req->core.peer);
     fab_lock(mca_pml_tm.fab);
     mca_pml_tm_send_finish(req, OMPI_SUCCESS == rc ? MPI_SUCCESS : MPI_ERR_BUFFER);
     fab_unlock(mca_pml_tm.fab);
@@ -402,7 +374,7 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len, bool is_a
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
     return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
-           !(is_awaited && mca_pml_tm_stream_is_for(peer, len)) &&
+           !(is_awaited && mca_pml_tm_peer_streams(peer, len)) &&
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 
@@ -410,13 +382,12 @@ static inline bool may_send_inline(const fab_peer_t *peer, size_t len, bool is_a
  * Send without a request: standard or ready mode, up to the eager limit, room in the peer's ring.
  * is_awaited: by MPI_Send, not MPI_Isend.  OPAL_ERR_RESOURCE_BUSY: the send needs a request.
  */
-static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *datatype, int dst,
-                              int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
+static inline int send_inline(const content_t *content, int dst, int tag,
+                              mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                               fab_peer_t *peer, bool is_awaited)
 {
-    size_t len = count * datatype->super.size;
+    const size_t len = content->len;
     uint64_t fab_tag;
-    char *data;
     int rc = OPAL_ERR_RESOURCE_BUSY;
 
     if (OPAL_UNLIKELY(MCA_PML_BASE_SEND_STANDARD != mode && MCA_PML_BASE_SEND_READY != mode)) {
@@ -425,14 +396,9 @@ static inline int send_inline(const void *buf, size_t count, ompi_datatype_t *da
     fab_lock(mca_pml_tm.fab);
     if (OPAL_LIKELY(NULL == peer->pending && may_send_inline(peer, len, is_awaited) &&
                     mca_pml_tm_excid_tag(mca_pml_tm_comm(comm), dst, tag, &fab_tag))) {
-        const fab_hdr_t hdr = fab_hdr(FAB_AM_EAGER, fab_tag, 0);
-
-        if (!mca_pml_tm_is_contiguous(buf, count, datatype, &data, &len)) {
-            data = NULL;
-        }
-        rc = put_eager(peer, hdr, data, len, buf, count, datatype, is_awaited);
+        rc = put_eager(peer, fab_hdr(FAB_AM_EAGER, fab_tag, 0), content, is_awaited);
         if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
-            mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+            count_sent(peer, PML_TM_SENT_EAGER, len, 1);
         }
         send_progress();
     }
@@ -469,7 +435,7 @@ static NOINLINE bool put_longer(const mca_pml_tm_comm_t *tmc, fab_peer_t *peer, 
         0 == (tmc->fast & PML_TM_FAST_LONGER) || !fab_send_any(peer, hdr, data, len)) {
         return false;
     }
-    mca_pml_tm_count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
+    count_into(&mca_pml_tm.ring_sent, mca_pml_tm_size_class(len), len, 1);
     return true;
 }
 
@@ -519,6 +485,7 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
                           int tag, mca_pml_base_send_mode_t mode, ompi_communicator_t *comm,
                           ompi_request_t **request)
 {
+    const content_t content = content_of(buf, count, datatype);
     mca_pml_tm_send_request_t *req;
     int rc = OMPI_SUCCESS;
     fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
@@ -526,7 +493,7 @@ int mca_pml_tm_isend_init(const void *buf, size_t count, ompi_datatype_t *dataty
     if (NULL == peer) {
         return rc;
     }
-    req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, true);
+    req = send_alloc(&content, dst, tag, mode, comm, peer, true);
     if (NULL == req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
@@ -540,6 +507,7 @@ begin_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int
           mca_pml_base_send_mode_t mode, ompi_communicator_t *comm, bool is_blocking,
           mca_pml_tm_send_request_t **req)
 {
+    const content_t content = content_of(buf, count, datatype);
     int rc = OMPI_SUCCESS;
     fab_peer_t *peer = mca_pml_tm_comm_connect(comm, dst, &rc);
 
@@ -548,13 +516,13 @@ begin_any(const void *buf, size_t count, ompi_datatype_t *datatype, int dst, int
         return rc;
     }
     if (MCA_PML_BASE_SEND_BUFFERED == mode) {
-        return bsend(buf, count, datatype, dst, tag, comm, peer);
+        return bsend(&content, dst, tag, comm, peer);
     }
-    rc = send_inline(buf, count, datatype, dst, tag, mode, comm, peer, is_blocking);
+    rc = send_inline(&content, dst, tag, mode, comm, peer, is_blocking);
     if (OPAL_LIKELY(OMPI_SUCCESS == rc)) {
         return rc;
     }
-    *req = send_alloc(buf, count, datatype, dst, tag, mode, comm, peer, false);
+    *req = send_alloc(&content, dst, tag, mode, comm, peer, false);
     if (NULL == *req) {
         return OMPI_ERR_OUT_OF_RESOURCE;
     }
@@ -621,7 +589,7 @@ static NOINLINE int send_short(const void *buf, size_t count, ompi_datatype_t *d
         return send_any(buf, count, datatype, dst, tag, mode, comm);
     }
     ++mca_pml_tm.sends_since_progress;
-    mca_pml_tm_count_sent(peer, PML_TM_SENT_EAGER, len, 1);
+    count_sent(peer, PML_TM_SENT_EAGER, len, 1);
     return OMPI_SUCCESS;
 }
 

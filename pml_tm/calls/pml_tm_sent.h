@@ -11,28 +11,6 @@
 
 #include "pml_tm/base/pml_tm.h"
 
-/* The class of a length, not 0: its highest bit. */
-static inline unsigned mca_pml_tm_size_class(size_t len)
-{
-    return 63u - (unsigned) __builtin_clzll(len);
-}
-
-static inline void mca_pml_tm_count_into(mca_pml_tm_sent_t *sent, unsigned size_class, size_t len,
-                                         int by)
-{
-    sent->messages[size_class] += (unsigned long long) by;
-    sent->bytes += (unsigned long long) by * len;
-}
-
-/* A message to this peer, with len bytes of the user's, is about to go out. by -1: it did not. */
-static inline void mca_pml_tm_count_sent(const fab_peer_t *peer, mca_pml_tm_protocol_t protocol,
-                                         size_t len, int by)
-{
-    /* nothing counts as a byte */
-    mca_pml_tm_count_into(&mca_pml_tm.sent[protocol][peer->provider],
-                          mca_pml_tm_size_class(len | 1), len, by);
-}
-
 /* All messages by this protocol. */
 unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol);
 

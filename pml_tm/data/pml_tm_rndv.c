@@ -225,55 +225,39 @@ void mca_pml_tm_rndv_nack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
     }
 }
 
-/* The data of a request that is sent in parts, in blocks; false: it is not. */
-static bool blocks_of(const mca_pml_tm_send_request_t *req, mca_pml_tm_blocks_t *blocks)
-{
-    const mca_pml_base_request_t *base = &req->req_send.req_base;
-
-    return mca_pml_tm_blocks_of(base->req_addr, base->req_count, &base->req_datatype->super,
-                                blocks);
-}
-
-void mca_pml_tm_send_open(mca_pml_tm_send_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_send.req_base;
-    mca_pml_tm_blocks_t blocks;
-
-    if (NULL == req->data && !blocks_of(req, &blocks)) {
-        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor,
-                                                 &base->req_datatype->super, base->req_count,
-                                                 base->req_addr, 0, &base->req_convertor);
-    }
-}
-
 /* Write up to max bytes of the data, from req->offset on, to room.  Returns their number. */
 static size_t take(mca_pml_tm_send_request_t *req, char *room, size_t max)
 {
+    mca_pml_base_request_t *base = &req->req_send.req_base;
+    const opal_datatype_t *datatype = &base->req_datatype->super;
     struct iovec iov = {.iov_base = room, .iov_len = max};
     uint32_t iov_count = 1;
     mca_pml_tm_blocks_t blocks;
 
     if (OPAL_LIKELY(NULL != req->data)) {
         fab_copy_to(req->core.peer, room, req->data + req->offset, max);
-    } else if (blocks_of(req, &blocks)) {
-        max = mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);
-    } else {
-        opal_convertor_pack(&req->req_send.req_base.req_convertor, &iov, &iov_count, &max);
+        return max;
     }
+    if (mca_pml_tm_blocks_of(base->req_addr, base->req_count, datatype, &blocks)) {
+        return mca_pml_tm_blocks_pack(&blocks, &req->place, req->offset, room, max);
+    }
+    if (0 == req->offset) {
+        opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, datatype,
+                                                 base->req_count, base->req_addr, 0,
+                                                 &base->req_convertor);
+    }
+    opal_convertor_pack(&base->req_convertor, &iov, &iov_count, &max);
     return max;
 }
 
 int mca_pml_tm_send_copy(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *front,
-                         size_t front_len, size_t end)
+                         size_t front_len, size_t end, size_t max)
 {
     fab_peer_t *peer = req->core.peer;
     const size_t left = end - req->offset, more = NULL != req->data ? 0 : PML_TM_ELEMENT_MAX;
-    size_t max = (mca_pml_tm_peer_has_streams(peer) ? mca_pml_tm_peer_fragment(peer)
-                                                    : peer->eager_max) -
-                 front_len;
     char *room;
 
-    max = left + more < max ? left + more : max;
+    max = left + more < max - front_len ? left + more : max - front_len;
     room = fab_item_reserve(peer, front_len + max);
     if (NULL == room) {
         return FAB_PEER_UP == peer->state ? OPAL_ERR_RESOURCE_BUSY : OPAL_ERR_UNREACH;
@@ -281,7 +265,9 @@ int mca_pml_tm_send_copy(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const vo
     if (0 != front_len) {
         memcpy(room, front, front_len);
     }
-    max = take(req, room + front_len, max);
+    if (0 != left) {
+        max = take(req, room + front_len, max);
+    }
     max = max < left ? max : left; /* a receive may end within an element */
     fab_commit(peer, hdr, front_len + max);
     req->offset += max;
@@ -306,9 +292,8 @@ static int data_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
     int rc = mca_pml_tm_send_copy(req, fab_hdr(PML_TM_AM_DATA, req->offset, req->core.remote_id),
-                                  NULL, 0, req->wanted);
+                                  NULL, 0, req->wanted, mca_pml_tm_peer_fragment(peer));
 
-    (void) peer;
     if (OMPI_SUCCESS != rc) {
         /* if the peer failed, the request stays open: see pml_tm_failure.h */
         return OPAL_ERR_RESOURCE_BUSY == rc ? rc : OMPI_SUCCESS;
@@ -344,7 +329,6 @@ void mca_pml_tm_rndv_cts(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void 
         (void) fab_post(peer, fab_hdr(PML_TM_AM_DATA, 0, cts.recv_id), &rndv, sizeof(rndv));
         return;
     }
-    mca_pml_tm_send_open(req);
     core->remote_id = cts.recv_id;
     core->phase = PML_TM_SEND_DATA;
     req->wanted = hdr.tag;

@@ -41,15 +41,12 @@ void *mca_pml_tm_rndv_place(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, size_t l
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_data);
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_nack);
 
-/* Before the first part of a request's data is copied. */
-void mca_pml_tm_send_open(mca_pml_tm_send_request_t *req);
-
 /*
- * Copy the next part of a request's data, of that before end, into a message to the peer, behind
- * front_len bytes; req->offset is the next one then.  OPAL_ERR_RESOURCE_BUSY: no room now;
- * OPAL_ERR_UNREACH: the peer failed.  Lock held.
+ * Copy the next part of a request's data, of that before end, into a message of at most max bytes
+ * to the peer, behind front_len bytes; req->offset is the next one then.
+ * OPAL_ERR_RESOURCE_BUSY: no room now; OPAL_ERR_UNREACH: the peer failed.  Lock held.
  */
 int mca_pml_tm_send_copy(mca_pml_tm_send_request_t *req, fab_hdr_t hdr, const void *front,
-                         size_t front_len, size_t end);
+                         size_t front_len, size_t end, size_t max);
 
 #endif /* PML_TM_RNDV_H */

@@ -53,15 +53,6 @@ mca_pml_tm_comm_t *mca_pml_tm_excid_comm(const uint64_t id[2])
     return tmc;
 }
 
-mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id)
-{
-    return (mca_pml_tm_untagged_t){
-        .excid = {tmc->excid->id[0], tmc->excid->id[1]},
-        .context = tmc->context,
-        .id = id,
-    };
-}
-
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,
                            mca_pml_tm_untagged_t *prefix)
 {

@@ -59,7 +59,15 @@ static inline bool mca_pml_tm_excid_tag(const mca_pml_tm_comm_t *tmc, int rank, 
 /*
  * The prefix of an untagged message's payload; id is the message id that it would have with a tag.
  */
-mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc, uint8_t id);
+static inline mca_pml_tm_untagged_t mca_pml_tm_excid_prefix(const mca_pml_tm_comm_t *tmc,
+                                                            uint8_t id)
+{
+    return (mca_pml_tm_untagged_t){
+        .excid = {tmc->excid->id[0], tmc->excid->id[1]},
+        .context = tmc->context,
+        .id = id,
+    };
+}
 
 /* Read the prefix from the data of a message with this fabric tag. False: it is malformed. */
 bool mca_pml_tm_excid_read(uint64_t tag, const void *data, size_t len,

@@ -4,8 +4,6 @@
  */
 #include "pml_tm/peer/pml_tm_peer.h"
 
-#include "pml_tm/base/pml_tm_sizes.h"
-
 typedef struct modex_blob {
     mca_pml_tm_address_t head;
     uint8_t fabric[FAB_ADDRESS_MAX];
@@ -163,9 +161,4 @@ void mca_pml_tm_peer_fini(void)
         record_free(record);
     }
     fab_unlock(mca_pml_tm.fab);
-}
-
-uint32_t mca_pml_tm_peer_fragment(const fab_peer_t *peer)
-{
-    return PML_TM_STREAM_FRAGMENT < peer->eager_max ? PML_TM_STREAM_FRAGMENT : peer->eager_max;
 }

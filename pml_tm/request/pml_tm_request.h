@@ -103,6 +103,7 @@ typedef struct mca_pml_tm_send_request {
     mca_pml_tm_place_t place;
     /* while held back: in the ring of its context; the oldest: the one of the next context */
     struct mca_pml_tm_send_request *held_next, *held_prev, *held_other;
+    uint32_t held_context; /* the context id in its tag */
 } mca_pml_tm_send_request_t;
 
 OBJ_CLASS_DECLARATION(mca_pml_tm_send_request_t);
