@@ -287,9 +287,12 @@ is_release_due()
 # Debian 13 has its turn, which takes as long.
 select_short()
 {
-    local name word key left=() keys=() of=() changed
+    local name word key left=() keys=() of=() changed given_up=
     local -A group=()
     short_cases=()
+    if ((${#wanted[@]} == 0)) && is_release_due; then
+        given_up=minutes
+    fi
     changed=$(tm_changed) || changed=
     for name in ${cases[@]+"${cases[@]}"}; do
         key=
@@ -298,8 +301,7 @@ select_short()
             [[ $word =~ ^[a-z] ]] || word=
             key=${name%%/[0-9]*}:$word
         elif [[ ${case_short[$name]} == no ]] || is_other_variant "$name" ||
-            is_resting "$name" ||
-            { [[ ${case_short[$name]} == minutes && ${#wanted[@]} -eq 0 ]] && is_release_due; }; then
+            is_resting "$name" || [[ ${case_short[$name]} == "$given_up" ]]; then
             left+=("$name")
         elif [[ ${case_short[$name]} != yes ]]; then
             key=${case_short[$name]}

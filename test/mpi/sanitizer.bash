@@ -36,12 +36,12 @@ sanitizer_build()
 }
 
 # check PROGRAM NP [NAME=VALUE...] [: ARGUMENT...]: no report of the sanitizer, and the program's
-# own success.  In a short run every second one, by turns.
+# own success.  In a short run every third one, by turns.
 check()
 {
     local program=$1 np=$2 environment=() rc=0 compiled
     checks=$((checks + 1))
-    [[ ${TM_TEST_SHORT-} != yes ]] || (((checks + TM_TEST_CHOICE / 4) % 2 == 0)) || return 0
+    [[ ${TM_TEST_SHORT-} != yes ]] || (((checks + TM_TEST_CHOICE / 4) % 3 == 0)) || return 0
     shift 2
     while (($# > 0)) && [[ $1 != : ]]; do
         environment+=("$1")
