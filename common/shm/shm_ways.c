@@ -14,8 +14,10 @@ enum {
     SPELLS_SKIP = 2,      /* at first: memory is touched for the first time */
     SPELLS_FIRST = 6,     /* before the first try */
     SPELLS_CLASS = 8,     /* ... of a class that has begun with the verdict of another one */
-    SPELLS_LEAST = 32,    /* from one try to the next, if both ways take about the same time */
-    SPELLS_MOST = 96,     /* ... if one takes clearly longer, whose tries cost most */
+    SPELLS_LEAST = 32,    /* from one try to the next, at least */
+    SPELLS_MOST = 192,    /* ... at most, before a way has been confirmed again and again */
+    SPELLS_DOUBT = 96,    /* the same, if one spell alone decided */
+    TRY_COST = 2,         /* percent of all time that tries may cost */
     SPELLS_CHANGED = 16,  /* from a change on */
     SPELLS_SECOND = 4,    /* from a try that found the other way faster to the second one */
     SPELLS_QUIET = 16,    /* after a try because of changed times */
@@ -24,9 +26,10 @@ enum {
     ODD_MAX = 5,          /* spells in a row whose times have changed for good */
     PERIOD_MAX = 24,      /* spells; in longer periods the program does something else */
     CLOSE = 20,           /* percent by which they differ, if a try is to go on */
-    CLEAR = 125,          /* percent that the slower way takes of the other one's time */
+    CLEAR = 125,          /* percent of it, at which the first try needs no second one */
     SURE = 85,            /* percent of the time of the way in use: one try is enough */
-    BAD = 130,            /* ... of each spell of a try that ends before its time */
+    BAD = 120,            /* ... of each spell of a try that ends before its time */
+    TERRIBLE = 220,       /* ... of the first spell that counts, which ends it at once */
 };
 
 /* ---- times --------------------------------------------------------------- */
@@ -111,10 +114,16 @@ static unsigned dice(fab_shm_trial_t *trial)
     return (trial->dice >> 16) % 16;
 }
 
-/* Spells from a try to the next, if the slower way takes so many percent of the other's time. */
-static unsigned distance(unsigned percent)
+/*
+ * Spells from a try to the next one, if the try had so many, which took so many percent of the time
+ * by the way in use: the more tries cost, the fewer there are.
+ */
+static unsigned distance(unsigned percent, unsigned spells)
 {
-    return percent > CLEAR ? SPELLS_MOST : SPELLS_LEAST;
+    const unsigned most = spells > 2 ? SPELLS_MOST : SPELLS_DOUBT;
+    const unsigned paid = percent > 100 ? spells * (percent - 100) / TRY_COST : 0;
+
+    return paid < SPELLS_LEAST ? SPELLS_LEAST : paid < most ? paid : most;
 }
 
 /* How long the way b takes, in percent of what a takes, by the same time of both. */
@@ -190,7 +199,7 @@ static bool verdict(fab_shm_trial_t *trial)
     if (is_sure && is_better) {
         change(trial, dots);
     } else {
-        left = is_sure ? (distance(percent) * (24 + dots) / 32) << trial->calm
+        left = is_sure ? (distance(percent, spells) * (24 + dots) / 32) << trial->calm
                        : SPELLS_SECOND + FAB_SHM_TRY + dots / 2;
         trial->left = (uint16_t) (left - spells);
         trial->num_seen = 0;
@@ -265,10 +274,11 @@ static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
 static bool is_bad(const fab_shm_trial_t *trial)
 {
     const fab_shm_times_t *a = &trial->of[trial->way];
+    const unsigned percent = trial->num_seen > 2 ? BAD : TERRIBLE;
     unsigned i = 1;
 
-    while (i < trial->num_seen && is_above(trial->seen[i].spell, BAD, a->spell) &&
-           (is_above(trial->seen[i].period, BAD, a->period) || !is_near(a))) {
+    while (i < trial->num_seen && is_above(trial->seen[i].spell, percent, a->spell) &&
+           (is_above(trial->seen[i].period, percent, a->period) || !is_near(a))) {
         i++;
     }
     return i == trial->num_seen;
@@ -285,7 +295,7 @@ static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *ti
         return false;
     }
     trial->seen[trial->num_seen++] = *times;
-    if (trial->num_seen > 2 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial))) {
+    if (trial->num_seen > 1 && (FAB_SHM_TRY == trial->num_seen || is_bad(trial))) {
         return verdict(trial);
     }
     return false;
@@ -397,7 +407,7 @@ void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len)
     fab_shm_trial_t *trial = trial_of(ways, fab_shm_class(len));
 
     ways->refused |= (uint8_t) (1u << fab_shm_class(len));
-    *trial = trial_begin(FAB_SHM_PUSH, SPELLS_MOST << CALM_MAX, trial->dice);
+    *trial = trial_begin(FAB_SHM_PUSH, SPELLS_DOUBT << CALM_MAX, trial->dice);
     trial->calm = CALM_MAX;
     set_pulled(ways);
 }

@@ -22,11 +22,12 @@
  *
  * The first spell of a try and the first one after it do not count: the data is still in the caches
  * where the other way left it.  Of the others the median counts, since some are delayed, and one
- * short time may be chance; but a try ends early if all of them take much longer, and goes on
- * if they take about as long.  If the times of the way in use change for good, the other one is
- * tried at once, unless a try has confirmed the way at such times before: programs return to what
- * they did.  Until the first verdict all classes share one trial; then each begins with that way,
- * and tries the other one soon.
+ * short time may be chance; but a try ends early if all of them take much longer, or the first one
+ * that counts more than twice as long, and goes on if they take about as long.  The more a try has
+ * cost, the later comes the next one.  If the times of the way in use change for good, the other
+ * one is tried at once, unless a try has confirmed the way at such times before: programs return to
+ * what they did.  Until the first verdict all classes share one trial; then each begins with that
+ * way, and tries the other one soon.
  *
  * Of two processes that send to each other messages of one class, one leads: the other one takes
  * its way, and its tries, for what it receives.  If each chose for itself, both could be better off

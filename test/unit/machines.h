@@ -5,7 +5,7 @@
  * and reading), exchanges of new data, and windows of old data.  test/bench/machine prints such
  * a row; with it here, test_shm_ways.c checks the choice on that machine, too.
  *
- * The Xeon and the last EPYC were measured with one way fixed (pml_tm_shm_cooperative always; none,
+ * The Xeons and the last EPYC were measured with one way fixed (pml_tm_shm_cooperative always; none,
  * with pml_tm_stream_limit 0) by pingpong, written and bandwidth of test/bench.  Of the other EPYCs
  * sizes that were not measured are interpolated.  The row of hyper-threads is the second one with
  * pushing made 1.44 times as long as pulling, which was seen there: a machine where pulling is
@@ -41,3 +41,8 @@
       {{2.76, 4.36, 7.9, 15.2, 35.3, 68.4, 137}, {9.24, 12.9, 22.7, 41.9, 78.7, 158, 305}},
       {{5.04, 8.9, 15.3, 29.2, 56, 100, 216}, {10.5, 16.1, 25.7, 48, 91.9, 187, 367}},
       {{2.06, 3.58, 5.67, 9.32, 16.8, 32.6, 65.2}, {3.41, 4.29, 5.67, 8.2, 15.6, 28.3, 75.3}}}},
+    {"Intel Xeon (Emerald Rapids), 2 cores, a line 82 ns",
+     {{{3.78, 6.04, 8.31, 13.5, 26.7, 55.4, 92.2}, {4.92, 7.83, 13.3, 18.6, 34.6, 65.7, 134}},
+      {{5.08, 9.37, 14.7, 25.5, 49.5, 99.2, 206}, {7.88, 13.7, 24.6, 38.7, 72.6, 149, 259}},
+      {{7.55, 12.6, 19.8, 34.9, 65.2, 126, 327}, {10, 15.4, 26.7, 40.1, 74.4, 139, 304}},
+      {{3.78, 6.05, 10.4, 18.5, 34, 64.9, 130}, {1.39, 2.47, 4.6, 7.49, 14.9, 32.3, 68.7}}}},
