@@ -179,8 +179,8 @@ typedef struct mca_pml_tm {
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
     /*
-     * messages sent (pml_tm_sent.c sums them up): eager ones that went straight into a ring, those of up to
-     * FAB_SHORT_MAX bytes by their length; all others
+     * messages sent (pml_tm_sent.c sums them up): eager ones that went straight into a ring, those
+     * of up to FAB_SHORT_MAX bytes by their length; all others
      */
     unsigned long long short_sent[PML_TM_SHORT_LENGTHS];
     mca_pml_tm_sent_t ring_sent;
