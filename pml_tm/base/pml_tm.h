@@ -145,6 +145,8 @@ typedef struct mca_pml_tm {
     unsigned polls_left;        /* polls of blocking calls until one polls all of Open MPI */
     /* polls of calls that return until one polls everything; lock: the fabric's */
     unsigned light_left;
+    unsigned light_unread;       /* ... until one reads the clock; lock: the same */
+    uint64_t light_read;         /* fab_ticks() when one did; lock: the same */
     uint64_t light_until;        /* fab_ticks(); lock: the same */
     bool has_yielded;            /* since everything was polled; without threads */
     mca_pml_tm_done_list_t done; /* requests that wait for mca_pml_tm_complete_done() */

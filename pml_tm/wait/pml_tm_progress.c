@@ -44,7 +44,9 @@ static inline bool is_alone(void)
 /* Everything is polled now: light polls may follow, for so long.  Lock held. */
 static void allow_light_polls(void)
 {
-    mca_pml_tm.light_until = fab_ticks() + (is_alone() ? FAB_FAR_TICKS : NEAR_TICKS);
+    mca_pml_tm.light_read = fab_ticks();
+    mca_pml_tm.light_unread = 0;
+    mca_pml_tm.light_until = mca_pml_tm.light_read + (is_alone() ? FAB_FAR_TICKS : NEAR_TICKS);
 }
 
 int mca_pml_tm_poll_all(void)
@@ -137,7 +139,7 @@ static void yield_perhaps(void)
         return;
     }
     mca_pml_tm.has_yielded = true;
-    mca_pml_tm.light_until = 0;
+    mca_pml_tm.light_until = mca_pml_tm.light_unread = 0;
     if (!opal_progress_yield_when_idle) {
         mca_pml_tm_yield();
     }
