@@ -290,6 +290,8 @@ static void init_state(void)
     fab_idmap_init(&mca_pml_tm.ids);
     mca_pml_tm.eager_limit = fab_params.eager_limit < 0 ? PML_TM_EAGER_LIMIT
                                                         : (uint32_t) fab_params.eager_limit;
+    mca_pml_tm.whole_limit = fab_params.eager_limit < 0 ? PML_TM_STREAM_MIN
+                                                        : mca_pml_tm.eager_limit;
     mca_pml_tm.stream_limit = mca_pml_tm.params.stream_limit;
     mca_pml_tm.short_max = mca_pml_tm.eager_limit < FAB_SHORT_MAX ? mca_pml_tm.eager_limit
                                                                   : FAB_SHORT_MAX;

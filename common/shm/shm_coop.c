@@ -146,14 +146,35 @@ void fab_shm_long_fail(fab_shm_ep_t *ep, size_t len, unsigned way, int rc)
     one_less(ep, false);
 }
 
-void fab_shm_stream_begin(fab_peer_t *peer)
+bool fab_shm_stream_begin(fab_peer_t *peer, size_t len)
 {
-    fab_shm_long_begin(peer->ep);
+    fab_shm_ep_t *ep = peer->ep;
+    bool is_timed;
+
+    if (0 != fab_shm_class(len)) {
+        fab_shm_long_begin(ep);
+        return true;
+    }
+    if (0 != ep->num_open || NULL == ways_of(ep)) {
+        return false;
+    }
+    is_timed = fab_shm_ways_is_turn(ep->ways);
+    if (is_timed || ep->ways->took > 0) { /* that ends the period of one that was timed */
+        spell_begin(ep, fab_now_ns());
+    }
+    return is_timed;
 }
 
 void fab_shm_stream_end(fab_peer_t *peer, size_t len)
 {
-    fab_shm_long_end(peer->ep, len, FAB_SHM_PUSH);
+    fab_shm_ep_t *ep = peer->ep;
+
+    if (0 != fab_shm_class(len)) {
+        fab_shm_long_end(ep, len, FAB_SHM_PUSH);
+    } else if (0 == ep->num_open) { /* no spell of longer ones has begun since */
+        (void) fab_shm_spell_add(ep->ways, len, FAB_SHM_PUSH);
+        fab_shm_spell_end(ep->ways, fab_now_ns());
+    }
 }
 
 /* ---- exposed memory ----------------------------------------------------- */

@@ -214,9 +214,10 @@ static inline bool fab_is_pulled(const fab_peer_t *peer, size_t len)
 
 /*
  * A long message that such a peer could have announced comes in fragments: its first one is here;
- * all of it is.  For the choice of shm_ways.h.
+ * all of it is, if the first call returned true.  For the choice of shm_ways.h; of those of up to
+ * 16 KiB most are not timed, since the clock costs some percent.
  */
-FAB_EXPORT void fab_shm_stream_begin(fab_peer_t *peer);
+FAB_EXPORT bool fab_shm_stream_begin(fab_peer_t *peer, size_t len);
 FAB_EXPORT void fab_shm_stream_end(fab_peer_t *peer, size_t len);
 
 /*

@@ -402,6 +402,16 @@ void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now)
     ways->took = now > ways->begun_at ? now - ways->begun_at : 1;
 }
 
+bool fab_shm_ways_is_turn(fab_shm_ways_t *ways)
+{
+    const fab_shm_trial_t *trial = &ways->classes[0];
+    const bool is_turn = trial->is_first || trial->is_trying || trial->is_second ||
+                         0 == ways->short_ones++ % FAB_SHM_TURN;
+
+    ways->spells += is_turn ? 0 : 1; /* the peer is to see that this end receives */
+    return is_turn;
+}
+
 void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len)
 {
     fab_shm_trial_t *trial = trial_of(ways, fab_shm_class(len));

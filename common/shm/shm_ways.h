@@ -51,6 +51,7 @@ enum {
     FAB_SHM_BASE = 4,            /* spells before a try that it is compared with */
     FAB_SHM_KNOWN = 4,           /* kinds of traffic for which a class remembers its way */
     FAB_SHM_SPELL_MAX = 1 << 20, /* bytes after which a spell ends */
+    FAB_SHM_TURN = 8,            /* of so many pushed messages of the first class one is timed */
 };
 
 /* Times of a spell, ns per 64 KiB. */
@@ -90,6 +91,7 @@ typedef struct fab_shm_ways {
     uint8_t led;          /* spells for which the peer, which leads, counts as receiving, too */
     uint16_t peer_spells; /* in the peer's word, when last seen */
     uint16_t spells;      /* begun */
+    uint16_t short_ones;  /* messages of the first class that were pushed */
     /* the spell under way, or the last one */
     uint8_t class;     /* of the first message that came */
     uint8_t way;       /* that it took */
@@ -140,6 +142,12 @@ bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way);
 
 /* The spell ends now. */
 void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now);
+
+/*
+ * A message of the first class is being pushed: is its spell to be timed?  Each is while the class
+ * has no verdict or tries, then one of FAB_SHM_TURN.
+ */
+bool fab_shm_ways_is_turn(fab_shm_ways_t *ways);
 
 /* A message of len bytes could not be pulled: others of its class are pushed for long. */
 void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len);

@@ -23,7 +23,7 @@ struct mca_pml_tm_stream {
     char *to;              /* where the next byte goes in msg */
     size_t offset;         /* bytes that have come */
     size_t len;            /* bytes of the message */
-    bool is_choice;        /* the sender could have announced it */
+    bool is_timed;         /* the sender could have announced it, and fab_shm_stream_begin() */
 };
 
 /* ---- sender ------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void stream_end(mca_pml_tm_stream_t **link)
     mca_pml_tm_recv_request_t *req = stream->req;
     mca_pml_tm_msg_t *msg = stream->msg;
 
-    if (stream->is_choice) {
+    if (stream->is_timed) {
         fab_shm_stream_end(stream->peer, stream->len);
     }
     stream_close(link);
@@ -173,10 +173,8 @@ void mca_pml_tm_stream_begin(fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
     stream = stream_open(peer);
     stream->len = rndv.len;
     stream->req = req;
-    stream->is_choice = rndv.len > mca_pml_tm.eager_limit && (NULL == req || NULL != req->data);
-    if (stream->is_choice) {
-        fab_shm_stream_begin(peer);
-    }
+    stream->is_timed = rndv.len > mca_pml_tm.whole_limit && (NULL == req || NULL != req->data) &&
+                       fab_shm_stream_begin(peer, rndv.len);
     if (NULL != req) {
         mca_pml_tm_recv_matched(req, peer, hdr, rndv.len);
         req->core.phase = PML_TM_STREAMED;

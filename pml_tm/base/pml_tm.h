@@ -161,6 +161,7 @@ typedef struct mca_pml_tm {
     uint64_t match_mask;   /* the tag's bits for source and MPI tag: fab_match_key() of a message */
     uint32_t short_max;    /* bytes; longest send that goes straight into a ring */
     uint32_t eager_limit;  /* bytes; params.eager_limit as it is compared */
+    uint32_t whole_limit;  /* bytes; longer ones inside a host may be announced all the same */
     uint32_t stream_limit; /* bytes; longest message that is streamed */
     fab_match_dom_t early; /* messages for communicators not added yet (pml_tm_msg.c) */
     mca_pml_tm_msg_t *msg_cache;  /* free short ones */

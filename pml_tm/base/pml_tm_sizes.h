@@ -8,7 +8,10 @@
 #define PML_TM_SIZES_H
 
 enum {
-    /* Default of parameter eager_limit: longer messages are announced. */
+    /*
+     * Default of parameter eager_limit: longer messages are announced; those above STREAM_MIN, too,
+     * inside a host, once the receiver has found that to be faster.
+     */
     PML_TM_EAGER_LIMIT = 16384,
 
     /*

@@ -248,7 +248,7 @@ static void advise_circle(mca_pml_tm_text_t *text)
         mca_pml_tm_text_line(text,
                              "  Each has the other's message and no receive for it. Messages above "
                              "%u bytes (pml_tm_eager_limit), and",
-                             mca_pml_tm.eager_limit);
+                             mca_pml_tm.whole_limit);
         mca_pml_tm_text_line(text, "  synchronous ones, wait for their receive, with every MPI: "
                                    "post the receives first, or use MPI_Sendrecv.");
     } else if (is_circle_of(FAB_LOOK_RECV)) {

@@ -5,10 +5,10 @@
  * and reading), exchanges of new data, and windows of old data.  test/bench/machine prints such
  * a row; with it here, test_shm_ways.c checks the choice on that machine, too.
  *
- * The Xeons and the last EPYC were measured with one way fixed (pml_tm_shm_cooperative always; none,
- * with pml_tm_stream_limit 0) by pingpong, written and bandwidth of test/bench.  Of the other EPYCs
- * sizes that were not measured are interpolated.  The row of hyper-threads is the second one with
- * pushing made 1.44 times as long as pulling, which was seen there: a machine where pulling is
+ * The Xeons and the last EPYC were measured with one way fixed (pml_tm_shm_cooperative always;
+ * none, with pml_tm_stream_limit 0) by pingpong, written and bandwidth of test/bench.  Of the other
+ * EPYCs sizes that were not measured are interpolated.  The row of hyper-threads is the second one
+ * with pushing made 1.44 times as long as pulling, which was seen there: a machine where pulling is
  * always better.
  */
 {"Intel Xeon (Emerald Rapids), 2 cores, a line 55 ns",

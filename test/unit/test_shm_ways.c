@@ -692,6 +692,46 @@ static void led(void **state)
     }
 }
 
+/*
+ * Messages of the first class, in turn with shm_coop.c: all are timed until there is a verdict, and
+ * while the class tries; then one of eight, which is enough to find a change, and the peer sees
+ * that others come, too.
+ */
+static void short_ones(void **state)
+{
+    double us[2] = {10, 30};
+    unsigned timed = 0, changed = 0, spells;
+    end_t end;
+
+    (void) state;
+    end_begin(&end);
+    for (int i = 0; i < 4000; i++) {
+        const unsigned way = fab_shm_way_of(&end.ways, 12000);
+        const bool is_turn = FAB_SHM_PULL == way || fab_shm_ways_is_turn(&end.ways);
+        if (end.ways.is_young) {
+            assert_true(is_turn);
+        }
+        if (2000 == i) {
+            assert_true(timed > 250 && timed < 400);
+            us[FAB_SHM_PULL] = 3;
+            us[FAB_SHM_PUSH] = 14;
+            spells = fab_shm_ways_word(&end.ways) >> 16;
+            assert_true(spells >= 480 && spells <= 640);
+        }
+        if (is_turn || end.ways.took > 0) {
+            fab_shm_spell_begin(&end.ways, end.now, 0);
+        }
+        if (is_turn) {
+            (void) fab_shm_spell_add(&end.ways, 12000, way);
+            fab_shm_spell_end(&end.ways, end.now + (uint64_t) (1000 * us[way]));
+        }
+        timed += is_turn;
+        end.now += (uint64_t) (1200 * us[way]);
+        changed += i >= 2000 && FAB_SHM_PULL == way;
+    }
+    assert_true(changed > 1700);
+}
+
 /* A spell ends after 1 MiB. */
 static void spells_are_short(void **state)
 {
@@ -743,14 +783,23 @@ static void extreme_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_traffic),        cmocka_unit_test(drifting_ends),
-        cmocka_unit_test(other_traffic),         cmocka_unit_test(short_messages_first),
-        cmocka_unit_test(sizes_in_order),        cmocka_unit_test(fast_turns),
-        cmocka_unit_test(changes_are_found),     cmocka_unit_test(tries_are_few),
-        cmocka_unit_test(better_by_and_by),      cmocka_unit_test(classes),
-        cmocka_unit_test(peers_differ),          cmocka_unit_test(what_does_not_count),
-        cmocka_unit_test(not_at_the_peers_cost), cmocka_unit_test(led),
-        cmocka_unit_test(spells_are_short),      cmocka_unit_test(refused),
+        cmocka_unit_test(steady_traffic),
+        cmocka_unit_test(drifting_ends),
+        cmocka_unit_test(other_traffic),
+        cmocka_unit_test(short_messages_first),
+        cmocka_unit_test(sizes_in_order),
+        cmocka_unit_test(fast_turns),
+        cmocka_unit_test(changes_are_found),
+        cmocka_unit_test(tries_are_few),
+        cmocka_unit_test(better_by_and_by),
+        cmocka_unit_test(classes),
+        cmocka_unit_test(peers_differ),
+        cmocka_unit_test(what_does_not_count),
+        cmocka_unit_test(not_at_the_peers_cost),
+        cmocka_unit_test(led),
+        cmocka_unit_test(short_ones),
+        cmocka_unit_test(spells_are_short),
+        cmocka_unit_test(refused),
         cmocka_unit_test(extreme_times),
     };
 
