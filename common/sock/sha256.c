@@ -34,25 +34,35 @@ static void schedule(const uint8_t *block, uint32_t w[64])
     }
 }
 
-static void compress(fab_sha256_t *sha, const uint8_t *block)
+static void compress(fab_sha256_t *sha)
 {
-    uint32_t w[64], v[8]; /* v: a to h */
+    uint32_t *state = sha->state, w[64];
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
 
-    schedule(block, w);
-    memcpy(v, sha->state, sizeof(v));
+    schedule(sha->block, w);
     for (int t = 0; t < 64; t++) {
-        uint32_t s1 = rotr(v[4], 6) ^ rotr(v[4], 11) ^ rotr(v[4], 25);
-        uint32_t ch = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t t1 = v[7] + s1 + ch + k[t] + w[t];
-        uint32_t s0 = rotr(v[0], 2) ^ rotr(v[0], 13) ^ rotr(v[0], 22);
-        uint32_t t2 = s0 + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof(v[0]));
-        v[4] += t1;
-        v[0] = t1 + t2;
+        uint32_t s1 = rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25);
+        uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + k[t] + w[t];
+        uint32_t s0 = rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22);
+        uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+        h = g;
+        g = f;
+        f = e;
+        e = d + t1;
+        d = c;
+        c = b;
+        b = a;
+        a = t1 + t2;
     }
-    for (int i = 0; i < 8; i++) {
-        sha->state[i] += v[i];
-    }
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+    state[5] += f;
+    state[6] += g;
+    state[7] += h;
 }
 
 void fab_sha256_init(fab_sha256_t *sha)
@@ -65,28 +75,29 @@ void fab_sha256_add(fab_sha256_t *sha, const void *data, size_t len)
 {
     const uint8_t *bytes = data;
 
-    for (size_t i = 0; i < len; i++) {
-        sha->block[sha->len++ % 64] = bytes[i];
-        if (0 == sha->len % 64) {
-            compress(sha, sha->block);
+    while (len > 0) {
+        const size_t at = sha->len % 64, n = len < 64 - at ? len : 64 - at;
+
+        memcpy(sha->block + at, bytes, n);
+        sha->len += n;
+        bytes += n;
+        len -= n;
+        if (64 == at + n) {
+            compress(sha);
         }
     }
 }
 
 void fab_sha256_end(fab_sha256_t *sha, uint8_t out[FAB_SHA256_LEN])
 {
-    uint64_t bits = sha->len * 8;
-    uint8_t byte = 0x80;
+    const uint64_t bits = sha->len * 8;
+    const size_t zeros = (119 - sha->len % 64) % 64; /* the length ends the block */
+    uint8_t end[1 + 63 + 8] = {0x80};
 
-    fab_sha256_add(sha, &byte, 1);
-    byte = 0;
-    while (56 != sha->len % 64) {
-        fab_sha256_add(sha, &byte, 1);
+    for (size_t i = 0; i < 8; i++) {
+        end[1 + zeros + i] = (uint8_t) (bits >> (56 - 8 * i));
     }
-    for (int i = 56; i >= 0; i -= 8) {
-        byte = (uint8_t) (bits >> i);
-        fab_sha256_add(sha, &byte, 1);
-    }
+    fab_sha256_add(sha, end, 1 + zeros + 8);
     for (int i = 0; i < FAB_SHA256_LEN; i++) {
         out[i] = (uint8_t) (sha->state[i / 4] >> (24 - 8 * (i % 4)));
     }
