@@ -12,7 +12,7 @@ enum {
     MESSAGE_COST = 16384, /* bytes that take as long as a message does besides */
     TIME_MAX = 1 << 30,   /* ns; longer ones are as long */
     SPELLS_SKIP = 2,      /* at first: memory is touched for the first time */
-    SPELLS_FIRST = 6,     /* before the first try */
+    SPELLS_FIRST = 4,     /* before the first try */
     SPELLS_CLASS = 8,     /* ... of a class that has begun with the verdict of another one */
     SPELLS_LEAST = 32,    /* from one try to the next, at least */
     SPELLS_MOST = 192,    /* ... at most, before a way has been confirmed again and again */
