@@ -61,7 +61,7 @@ enum {
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
     FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */
-    FAB_SHM_COOP_MIN = 8193,      /* bytes; shorter gets are not cooperative */
+    FAB_SHM_COOP_MIN = 8192,      /* bytes; shorter gets are not cooperative */
     FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
 };
 
