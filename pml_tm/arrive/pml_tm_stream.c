@@ -28,7 +28,7 @@ struct mca_pml_tm_stream {
 
 /* ---- sender ------------------------------------------------------------- */
 
-bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long)
+bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long, bool *is_announced)
 {
     fab_peer_t *peer = req->core.peer;
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
@@ -44,8 +44,10 @@ bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long)
         (NULL != record && record->must_hold)) {
         return false;
     }
-    if (is_long && (is_shared ? len > fab_ring_size(peer) / 2
-                              : NULL != req->data && fab_is_pulled(peer, len))) {
+    if (is_shared ? is_long && len > fab_ring_size(peer) / 2
+                  : NULL != req->data && (is_long || len > mca_pml_tm.whole_limit) &&
+                        fab_is_pulled(peer, len)) {
+        *is_announced = true;
         return false;
     }
     return (fragment > 2 * sizeof(fab_rndv_t) &&

@@ -38,9 +38,11 @@
  * A request that has an id was to be announced, or is synchronous, before it was held back.
  *
  * If there is room for all fragments now, the ring keeps it free for them: it does not wrap early.
- * Lock held.
+ * *is_announced is set if the message is not streamed since it is to be announced, also one that is
+ * not long (up to the eager limit).  Lock held.
  */
-bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long);
+bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long,
+                             bool *is_announced);
 
 /*
  * Send the message of a request, from its offset on, while there is room; from the first fragment

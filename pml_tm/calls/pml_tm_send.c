@@ -143,11 +143,9 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
 
     req->is_untagged = !mca_pml_tm_excid_tag(mca_pml_tm_comm(base->req_comm), base->req_peer,
                                              base->req_tag, &req->tag);
-    is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer) ||
-              (req->core.is_private && NULL != req->data &&
-               mca_pml_tm_peer_reads(req->core.peer, len));
+    is_long = len > mca_pml_tm_peer_eager_limit(req->core.peer);
     is_announced = is_long && !mca_pml_tm_peer_takes_whole(req->core.peer, len);
-    req->is_streamed = mca_pml_tm_stream_takes(req, is_long);
+    req->is_streamed = mca_pml_tm_stream_takes(req, is_long, &is_announced);
     req->is_rndv = (is_announced && !req->is_streamed) ||
                    (req->is_untagged &&
                     len + sizeof(mca_pml_tm_untagged_t) > req->core.peer->eager_max);

@@ -8,8 +8,6 @@
 #ifndef PML_TM_PEER_H
 #define PML_TM_PEER_H
 
-#include "shm/shm_inl.h"
-
 #include "pml_tm/base/pml_tm.h"
 #include "pml_tm/base/pml_tm_sizes.h"
 
@@ -77,16 +75,6 @@ static inline uint32_t mca_pml_tm_peer_eager_limit(const fab_peer_t *peer)
         limit = sizeof(fab_rndv_t);
     }
     return limit < peer->eager_max ? limit : peer->eager_max;
-}
-
-/*
- * Is a message of len bytes, which could go with its data, to be announced, as its receiver has
- * found reading to be faster?  Not if the user has set the eager limit.
- */
-static inline bool mca_pml_tm_peer_reads(const fab_peer_t *peer, size_t len)
-{
-    return OPAL_UNLIKELY(len > mca_pml_tm.whole_limit) && 0 != (peer->caps & FAB_CAP_RING) &&
-           fab_is_pulled(peer, len);
 }
 
 /*
