@@ -146,6 +146,7 @@ typedef struct mca_pml_tm {
     /* polls of calls that return until one polls everything; lock: the fabric's */
     unsigned light_left;
     unsigned light_unread;       /* ... until one reads the clock; lock: the same */
+    unsigned light_close;        /* ... that read it, each close to the last; lock: the same */
     uint64_t light_read;         /* fab_ticks() when one did; lock: the same */
     uint64_t light_until;        /* fab_ticks(); lock: the same */
     bool has_yielded;            /* since everything was polled; without threads */

@@ -34,13 +34,14 @@ bool mca_pml_tm_is_only_thread(void);
 bool mca_pml_tm_poll_late(int *events);
 
 enum {
-    PML_TM_POLLS_UNREAD = 3,  /* light polls that do not read the clock after one that did */
-    PML_TM_CLOSE_TICKS = 2000 /* ... fab_ticks() at most after the last one */
+    PML_TM_POLLS_CLOSE = 4, /* light polls in a row, after which only each fourth reads the clock */
+    PML_TM_CLOSE_TICKS = 2000 /* ... fab_ticks() at most from one that reads it to the next */
 };
 
 /*
  * Is the time for light polls over?  Reading the clock takes longer than the poll does (18 ns on a
- * Xeon), so a program that polls again and again reads it at each fourth poll.
+ * Xeon), so a program that polls again and again reads it at each fourth poll.  One that polls a
+ * few times, and computes, and polls a few times has everything polled each time.
  */
 static inline bool mca_pml_tm_light_is_over(void)
 {
@@ -51,9 +52,11 @@ static inline bool mca_pml_tm_light_is_over(void)
         return false;
     }
     ticks = fab_ticks();
-    mca_pml_tm.light_unread = ticks - mca_pml_tm.light_read < PML_TM_CLOSE_TICKS
-                                  ? PML_TM_POLLS_UNREAD
-                                  : 0;
+    mca_pml_tm.light_close = ticks - mca_pml_tm.light_read < PML_TM_CLOSE_TICKS
+                                 ? mca_pml_tm.light_close + 1
+                                 : 0;
+    mca_pml_tm.light_unread = mca_pml_tm.light_close >= PML_TM_POLLS_CLOSE ? PML_TM_POLLS_CLOSE - 1
+                                                                           : 0;
     mca_pml_tm.light_read = ticks;
     return ticks >= mca_pml_tm.light_until;
 }
