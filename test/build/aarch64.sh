@@ -83,7 +83,7 @@ unit()
     tail -n 1 "$name.log"
 }
 
-for name in test_idmap test_match test_match_cost test_offload test_offload_random test_shm_ring \
+for name in test_idmap test_match test_match_cost test_offload_random test_shm_ring \
     test_shm_ring_orders; do
     unit "$name"
 done

@@ -432,6 +432,7 @@ void world_post(world_t *w, unsigned i, unsigned scope, int32_t source, int32_t 
     if (NULL != msg) {
         deliver(w, recv, msg);
     } else {
+        w->posted++;
         fab_offload_post(&w->scope[scope], recv, source, tag, reason);
     }
     handle_events(w);
@@ -553,6 +554,7 @@ static void handle_match(world_t *w, const hw_completion_t *c)
 
     world_expect(w, REF_MATCHED == w->rrecv[i].state && w->rrecv[i].msg == (int8_t) c->msg,
                  "a completion names a receive that the device did not match");
+    w->matched += HW_MATCHED == c->kind;
     if (NULL == w->error) {
         event.result = fab_offload_matched(c->recv, has_data);
         handle_event(w, &event);

@@ -88,6 +88,8 @@ typedef struct world {
     bool is_forgotten;          /* the device, after a failure */
     unsigned long withdrawn[2]; /* messages: at once, by an event */
     unsigned long syncs;        /* commands that only report unexpected messages */
+    unsigned long posted;       /* receives that found no message */
+    unsigned long matched;      /* receives of which the engine knows that the device has */
     const char *error;          /* what went wrong first, or NULL */
     fab_tm_cmd_t ring[WORLD_RING];
     fab_offload_filter_t filter[WORLD_SCOPES][2];

@@ -238,6 +238,8 @@ static void test_cost_of_distinct_keys(void **state)
 
     (void) state;
     deep_init(&d, DEPTH);
+    deep_posted(&d, spread_tags, 0);
+    assert_false(d.dom.has_by_source || d.dom.has_by_tag); /* until the first such search */
     for (size_t i = 0; i < ARRAY_LEN(spreads); i++) {
         deep_posted(&d, spreads[i], (int) i % 3);
         deep_unexpected(&d, spreads[i], (int) (i + 1) % 3);

@@ -247,6 +247,19 @@ static void run_count(const run_t *r)
     seen_withdrawn[1] += r->w.withdrawn[1];
 }
 
+/* The counters tell what has happened. */
+static void run_check_counters(const run_t *r)
+{
+    const fab_offload_counters_t *c = &r->w.engine.counters;
+    uint64_t posted = 0;
+
+    for (unsigned i = 0; i < FAB_OFFLOAD_REASON_MAX; i++) {
+        posted += c->reason[i];
+    }
+    assert_int_equal(posted, r->w.posted);
+    assert_int_equal(c->matched, r->w.matched);
+}
+
 static void random_run(uint64_t seed, uint64_t steps)
 {
     static run_t r;
@@ -268,6 +281,7 @@ static void random_run(uint64_t seed, uint64_t steps)
     }
     world_settle(&r.w);
     run_expect(&r);
+    run_check_counters(&r);
     run_count(&r);
     world_fini(&r.w);
 }
@@ -310,9 +324,80 @@ static void test_random(void **state)
     }
 }
 
+/* ---- what the runs do not show ------------------------------------------- */
+
+static void test_useless_limits(void **state)
+{
+    const fab_offload_config_t good = {.max_tags = 1, .max_ops = 4, .report_every = 1};
+    fab_offload_config_t config;
+    fab_offload_t engine;
+
+    (void) state;
+    assert_true(fab_offload_init(&engine, &good));
+    fab_offload_fini(&engine);
+    config = good;
+    config.max_tags = 0;
+    assert_false(fab_offload_init(&engine, &config));
+    config = good;
+    config.max_ops = 3;
+    assert_false(fab_offload_init(&engine, &config));
+    config = good;
+    config.report_every = (1 << 14) + 1;
+    assert_false(fab_offload_init(&engine, &config));
+}
+
+/* A device that refuses everything is left alone after two attempts. */
+static void test_a_device_without_list(void **state)
+{
+    const world_config_t config = {
+        .slots = 4, .max_tags = 4, .max_ops = 64, .bufs = 32, .report_every = 16};
+    static world_t w;
+
+    (void) state;
+    world_init(&w, &config);
+    w.dev.refusals = UINT32_MAX;
+    world_post(&w, 0, 0, 1, 0, FAB_OFFLOAD_LISTABLE);
+    for (int i = 0; i < 10; i++) {
+        while (w.dev.ncmd > 0) {
+            world_execute(&w);
+        }
+        world_poll(&w, 1);
+    }
+    assert_null(w.error);
+    assert_true(w.engine.counters.refused <= 2 && w.syncs <= 2);
+    assert_int_equal(w.recv[0].state, FAB_OFFLOAD_WAITING);
+}
+
+/* 200000 unexpected messages: the 16 bits wrap three times, the list stays in use. */
+static void test_counter_wraps(void **state)
+{
+    const world_config_t config = {
+        .slots = 2, .max_tags = 2, .max_ops = 16, .bufs = 64, .report_every = 1 << 13};
+    static world_t w;
+
+    (void) state;
+    world_init(&w, &config);
+    for (unsigned i = 0; i < 200000 && NULL == w.error; i++) {
+        assert_true(world_message(&w, 0, 0, 1, 5, false));
+        world_poll(&w, 4); /* and a SYNC's completion */
+        world_post(&w, 0, 0, 1, 5, FAB_OFFLOAD_LISTABLE);
+        if (w.dev.ncmd > 0) {
+            world_execute(&w);
+        }
+    }
+    world_post(&w, 0, 0, 1, 5, FAB_OFFLOAD_LISTABLE);
+    world_settle(&w);
+    assert_null(w.error);
+    assert_true(w.dev.slot[0].is_enabled);
+    assert_true(w.syncs >= 200000 >> 13);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_useless_limits),
+        cmocka_unit_test(test_a_device_without_list),
+        cmocka_unit_test(test_counter_wraps),
         cmocka_unit_test(test_random),
     };
 
