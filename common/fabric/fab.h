@@ -824,23 +824,4 @@ static inline void fab_unlock(fab_t *fab)
  */
 FAB_EXPORT void fab_describe(fab_t *fab, char *buf, size_t size);
 
-/*
- * What a provider takes of this process's host at most, for the process alone, if it communicates
- * with all others of a job: calculated, nothing is allocated.
- */
-typedef struct fab_need {
-    uint64_t memory; /* bytes */
-    uint64_t locked; /* bytes of it that a device pins: ulimit -l */
-    uint64_t space;  /* bytes of addresses: ulimit -v */
-    uint64_t files;  /* descriptors: ulimit -n */
-    char note[128];  /* what it is made of */
-} fab_need_t;
-
-/*
- * The same for the provider with this number (fab_provider_name()), num_near other processes on
- * this host and num_far on others.  False: it is not open, or takes nothing worth saying.
- */
-FAB_EXPORT bool fab_need(const fab_t *fab, unsigned provider, uint32_t num_near, uint32_t num_far,
-                         fab_need_t *need);
-
 #endif /* FAB_H */

@@ -305,17 +305,3 @@ void fab_describe(fab_t *fab, char *buf, size_t size)
         }
     }
 }
-
-bool fab_need(const fab_t *fab, unsigned provider, uint32_t num_near, uint32_t num_far,
-              fab_need_t *need)
-{
-    const fab_core_t *core = (const fab_core_t *) fab;
-
-    if (provider >= FAB_NUM_PROVIDERS || NULL == core->slots[provider].dom ||
-        NULL == fab_providers[provider]->need) {
-        return false;
-    }
-    *need = (fab_need_t){.note = ""};
-    fab_providers[provider]->need(core->slots[provider].dom, num_near, num_far, need);
-    return true;
-}

@@ -136,9 +136,6 @@ typedef struct fab_provider {
 
     /* One or several lines for fab_describe(). Returns bytes written, as snprintf. */
     int (*describe)(fab_domain_t *dom, char *buf, size_t size);
-
-    /* For fab_need(), whose members are 0.  NULL: nothing worth saying. */
-    void (*need)(const fab_domain_t *dom, uint32_t num_near, uint32_t num_far, fab_need_t *need);
 } fab_provider_t;
 
 extern const fab_provider_t fab_self_provider;

@@ -385,17 +385,6 @@ static int ofi_describe(fab_domain_t *domain, char *buf, size_t size)
                     dom->has_rma ? "read by the receiver (fi_read)" : "in fragments: two copies");
 }
 
-static void ofi_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num_far,
-                     fab_need_t *need)
-{
-    (void) domain, (void) num_near;
-    need->memory = (uint64_t) fab_limits.ofi_buffers * FAB_OFI_RECV_BYTES +
-                   (uint64_t) num_far * 400;
-    snprintf(need->note, sizeof(need->note),
-             "%u receive buffers for all; what libfabric keeps comes on top",
-             fab_limits.ofi_buffers);
-}
-
 const fab_provider_t fab_ofi_provider = {
     .name = "ofi",
     .id = FAB_WIRE_OFI,
@@ -421,5 +410,4 @@ const fab_provider_t fab_ofi_provider = {
     .arm = fab_ofi_sleep_arm,
     .is_holding = ofi_is_holding,
     .describe = ofi_describe,
-    .need = ofi_need,
 };

@@ -247,20 +247,6 @@ static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
         dom->addr.eager_max, dom->addr.ring_size, copy, refused);
 }
 
-static void shm_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num_far,
-                     fab_need_t *need)
-{
-    const fab_shm_addr_t *addr = &((const fab_shm_domain_t *) domain)->addr;
-    const uint32_t num = num_near < addr->num_rings ? num_near : addr->num_rings;
-
-    (void) num_far;
-    need->memory = fab_shm_round_up(fab_shm_entry_at(num), addr->page) + num * fab_shm_stride(addr);
-    need->space = ((uint64_t) num_near + 1) * fab_shm_seg_size(addr); /* each segment is mapped */
-    need->files = 2;                                                  /* segment, socket */
-    snprintf(need->note, sizeof(need->note), "a ring of %u bytes for each process that sends to it",
-             addr->ring_size);
-}
-
 const fab_provider_t fab_shm_provider = {
     .name = "shm",
     .id = FAB_WIRE_SHM,
@@ -278,7 +264,6 @@ const fab_provider_t fab_shm_provider = {
     .wake_fd = shm_wake_fd,
     .is_awake = shm_is_awake,
     .describe = shm_describe,
-    .need = shm_need,
     .expose_any = fab_shm_expose_any,
     .unexpose_any = fab_shm_unexpose_any,
 };

@@ -266,18 +266,6 @@ static int tcp_describe(fab_domain_t *domain, char *buf, size_t size)
     return len < (int) size ? len + snprintf(buf + len, size - (size_t) len, "\n") : len;
 }
 
-static void tcp_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num_far,
-                     fab_need_t *need)
-{
-    const uint32_t bufs = num_far < FAB_TCP_PARTS ? num_far : FAB_TCP_PARTS;
-
-    (void) domain, (void) num_near;
-    need->memory = (uint64_t) num_far * sizeof(fab_tcp_ep_t) + bufs * sizeof(fab_tcp_buf_t);
-    need->files = (uint64_t) num_far + 2; /* connections; one that listens, the set of all */
-    snprintf(need->note, sizeof(need->note),
-             "a connection to each process of other hosts; the kernel's buffers come on top");
-}
-
 static bool tcp_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
                            fab_rkey_t *rkey)
 {
@@ -323,5 +311,4 @@ const fab_provider_t fab_tcp_provider = {
     .is_holding = tcp_is_holding,
     .is_awake = tcp_is_awake,
     .describe = tcp_describe,
-    .need = tcp_need,
 };

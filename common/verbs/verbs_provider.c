@@ -245,22 +245,6 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         fab_limits.verbs_window, dom->step);
 }
 
-/* Buffers are allocated as connections are made, up to the limit. */
-static void verbs_need(const fab_domain_t *domain, uint32_t num_near, uint32_t num_far,
-                       fab_need_t *need)
-{
-    const uint64_t room = (uint64_t) fab_params.verbs_buffers * fab_verbs_eager();
-    const uint64_t wanted = (uint64_t) num_far * fab_limits.verbs_window * fab_verbs_eager();
-
-    (void) domain, (void) num_near;
-    need->locked = 2 * (wanted < room ? wanted : room); /* to send, to receive */
-    need->memory = need->locked + (uint64_t) num_far * 1024;
-    need->files = 4; /* device, completions, connections, the set of all */
-    snprintf(need->note, sizeof(need->note),
-             "a queue pair of 1 KiB for each process of other hosts, buffers of %u bytes",
-             fab_verbs_eager());
-}
-
 const fab_provider_t fab_verbs_provider = {
     .name = "verbs",
     .id = FAB_WIRE_VERBS,
@@ -284,5 +268,4 @@ const fab_provider_t fab_verbs_provider = {
     .is_holding = verbs_is_holding,
     .tm_use = fab_verbs_tm_use,
     .describe = verbs_describe,
-    .need = verbs_need,
 };
