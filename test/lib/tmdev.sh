@@ -104,6 +104,6 @@ tm_build_tmdev_test()
 {
     local out=$1 name=$2 tm_libs=("-L$1" "-Wl,-rpath,$1" -libverbs)
     shift 2
-    tm_cc "$out/$name" "$TM_SRC"/test/tmdev/{"$name",test_tm_side,test_tmdev_world}.c -- \
+    tm_cc "$out/$name" "$TM_SRC"/test/tmdev/{"$name",test_tmdev_world}.c -- \
         "${TM_CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror "$@" -pthread
 }

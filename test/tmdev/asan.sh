@@ -4,5 +4,5 @@
 # The same with the address and undefined-behaviour sanitizers.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
-run_tests tmdev-asan -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+run_tests asan tmdev-asan -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
     -fno-sanitize-recover=all

@@ -4,4 +4,4 @@
 # The unit tests of the verbs device, optimized.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
-run_tests tmdev -O2
+run_tests plain tmdev -O2

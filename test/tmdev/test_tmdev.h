@@ -45,7 +45,6 @@ typedef struct test_case {
     const char *env; /* NAME=value ... */
     /* every line there has one of these, separated by |; NULL: nothing may be there */
     const char *stderr_has;
-    bool is_killed; /* rank 1 ends by SIGKILL */
 } test_case_t;
 
 /* Run the cases (those named by the arguments, if any) and return the exit status. */
@@ -59,7 +58,6 @@ void test_barrier(void);
 double test_now(void);
 /* Seconds that a case may take: for what must end with it. Only a hang meets this limit. */
 unsigned int test_time_limit(void);
-uint64_t test_random(uint64_t *state);
 
 /* A completion, as an extended completion queue shows it. */
 typedef struct completion {
@@ -93,11 +91,10 @@ typedef struct far_end {
 typedef struct qp_options {
     struct ibv_qp_cap cap;
     struct ibv_srq *srq;
-    int access;        /* default: all */
-    int rnr_retry;     /* default: 7 */
-    int timeout;       /* default: 10 (4 ms) */
-    int max_rd_atomic; /* default: 4 */
-    bool is_signaled_all, is_without_sq;
+    int access;    /* default: all */
+    int rnr_retry; /* default: 7 */
+    int timeout;   /* default: 10 (4 ms) */
+    bool is_without_sq;
     uint32_t psn_error; /* added to what is expected */
 } qp_options_t;
 
@@ -109,8 +106,6 @@ void world_open(world_t *w);
 void world_close(world_t *w);
 /* Wait for the others, then close all. */
 void pair_close(world_t *w, struct ibv_qp *qp);
-/* See test_tmdev_world.c. */
-void see_memory(struct ibv_qp *qp);
 struct ibv_srq *world_srq(world_t *w, int receives);
 struct ibv_srq *world_tm_srq(world_t *w, int receives, uint32_t tags, uint32_t ops);
 struct ibv_qp *world_qp(world_t *w, const qp_options_t *o);

@@ -9,21 +9,31 @@
 
 export TMDEV_FABRIC=$$ # other tests, at the same time, have other devices
 
-tmdev_tests=(test_verbs test_objects test_tm test_tm_rendezvous test_tm_protocol)
+tmdev_tests=(test_objects test_tm)
 
-# run_tests NAME [FLAG...]
+# run_tests VARIANT NAME [FLAG...]: these, and where the variant is one of a sanitizer a part of the
+# fabric's conformance test, too, over a library that is built with it.
 run_tests()
 {
-    local out test run=()
+    local variant=$1 out test part run=()
+    shift
     out=$(tm_build_tmdev "$@")
     shift
     # The thread sanitizer's shadow memory wants the old, lesser randomization of addresses.
-    if [[ $* == *=thread* ]] && setarch -R true 2>/dev/null; then
+    if [[ $variant == tsan ]] && setarch -R true 2>/dev/null; then
         run=(setarch -R)
     fi
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 UBSAN_OPTIONS=print_stacktrace=1
     for test in "${tmdev_tests[@]}"; do
         tm_build_tmdev_test "$out" "$test" "$@"
         ${run[@]+"${run[@]}"} "$out/$test" || fail "$test, built with $*"
+    done
+    [[ $variant != plain ]] || return 0
+    test=test_verbs_conformance
+    tm_compile_unit "$TM_SRC/test/unit/$test.c" "$variant"
+    for part in order rma threads; do
+        LD_LIBRARY_PATH=$out SYSFS_PATH=$out/sys ${run[@]+"${run[@]}"} \
+            "$(tm_binary "unit/$test" "$variant")" "test_$part" ||
+            fail "$test, over a device built with $*"
     done
 }

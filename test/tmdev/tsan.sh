@@ -4,4 +4,4 @@
 # The same with the thread sanitizer: the device thread against clients.
 . "$TM_SRC/test/tmdev/tmdev.bash"
 
-run_tests tmdev-tsan -O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-tsan
+run_tests tsan tmdev-tsan -O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-tsan
