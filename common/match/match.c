@@ -217,6 +217,20 @@ static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)
     }
 }
 
+/* ---- patterns ----------------------------------------------------------- */
+
+enum { ANY_TAG = 1, ANY_SOURCE = 2 };
+
+/* By pattern: the bits of a key that it leaves open, all of them ones in its own key. */
+static const uint64_t open_bits[4] = {
+    [ANY_TAG] = UINT32_MAX, [ANY_SOURCE] = ~(uint64_t) UINT32_MAX, [ANY_TAG | ANY_SOURCE] = ~0ull};
+
+static inline unsigned key_pattern(uint64_t key)
+{
+    return (UINT32_MAX == (uint32_t) key ? ANY_TAG : 0) |
+           (UINT32_MAX == key >> 32 ? ANY_SOURCE : 0);
+}
+
 /* ---- posted receives ---------------------------------------------------- */
 
 /*
@@ -280,19 +294,19 @@ static fab_match_recv_t *short_search(fab_match_dom_t *dom, uint64_t key)
     return NULL;
 }
 
-static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
-                                   int32_t tag)
+/* File it under the key that it has. */
+static NOINLINE void posted_append(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
-    dom->npattern[fab_match_pattern(source, tag)]++;
+    dom->npattern[key_pattern(recv->link.key)]++;
     dom->posted_count++;
     dom->short_max = 0;
     recv->seq = dom->seq++;
     list_insert(&dom->posted_order, &recv->order);
     recv->where = FAB_MATCH_IN_INDEX;
-    index_append(&dom->posted_index, &recv->link, fab_match_key(source, tag));
+    index_append(&dom->posted_index, &recv->link, recv->link.key);
 }
 
-static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
+void fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
 {
     if (NULL == dom->posted_short && 0 == dom->posted_count) {
         /* without memory all receives go into the index */
@@ -303,14 +317,14 @@ static void posted_add(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t sou
         short_open(dom);
     }
     if (!fab_match_short_append(dom, recv, source, tag)) {
-        posted_append(dom, recv, source, tag);
+        posted_append(dom, recv);
     }
 }
 
 /* The receive has left the index: remove it from the order ring and the counts, too. */
 static void posted_forget(fab_match_dom_t *dom, fab_match_recv_t *recv)
 {
-    dom->npattern[fab_match_pattern(recv->source, recv->tag)]--;
+    dom->npattern[key_pattern(recv->link.key)]--;
     dom->posted_count--;
     short_open(dom);
     list_unlink(&recv->order);
@@ -331,10 +345,10 @@ static NOINLINE fab_match_recv_t *posted_take(fab_match_dom_t *dom, uint64_t key
         fab_match_recv_t *recv;
 
         if (0 == dom->npattern[pattern] ||
-            (0 != (pattern & 1) && 0 != (key & FAB_MATCH_TAG_SIGN))) {
+            (0 != (pattern & ANY_TAG) && 0 != (key & FAB_MATCH_TAG_SIGN))) {
             continue;
         }
-        at = index_find(&dom->posted_index, key | ~fab_match_named(pattern));
+        at = index_find(&dom->posted_index, key | open_bits[pattern]);
         recv = NULL != *at ? container_of(*at, fab_match_recv_t, link) : NULL;
         if (NULL != recv && (NULL == best || recv->seq < best->seq)) {
             best_at = at;
@@ -404,16 +418,6 @@ unsigned fab_match_wanted(const fab_match_dom_t *dom, int32_t sources[FAB_MATCH_
     return count;
 }
 
-fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom)
-{
-    if (dom->nshort > 0) {
-        return dom->posted_short->recv[dom->short_at];
-    }
-    return list_is_empty(&dom->posted_order)
-               ? NULL
-               : container_of(dom->posted_order.next, fab_match_recv_t, order);
-}
-
 void fab_match_visit_recvs(const fab_match_dom_t *dom,
                            bool (*fn)(void *ctx, const fab_match_recv_t *recv), void *ctx)
 {
@@ -440,55 +444,64 @@ static inline fab_match_list_t *unexp_list(fab_match_dom_t *dom, int32_t tag)
 
 static void msg_file_by_source(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    index_append(&dom->unexp_index, &msg->by_source, fab_match_key(msg->source, FAB_MATCH_ANY));
+    if (msg->tag >= 0) {
+        index_append(&dom->unexp_index, &msg->by_source, msg->link.key | open_bits[ANY_TAG]);
+    }
 }
 
 static void msg_file_by_tag(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    index_append(&dom->unexp_index, &msg->by_tag, fab_match_key(FAB_MATCH_ANY, msg->tag));
+    index_append(&dom->unexp_index, &msg->by_tag, msg->link.key | open_bits[ANY_SOURCE]);
 }
 
-/*
- * The first (source, ANY) search in the index: file all messages in one walk; later messages are
- * filed when they arrive.
- */
-static void unexp_build_by_source(fab_match_dom_t *dom)
+static NOINLINE void msg_file(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    dom->has_by_source = true;
-    for (fab_match_list_t *item = dom->unexp_user.next; item != &dom->unexp_user;
-         item = item->next) {
-        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
-
-        msg_file_by_source(dom, msg);
-    }
-}
-
-/*
- * The same for (ANY, tag).  All messages of a tag are in one of the two rings, so walking one ring
- * after the other keeps their order.
- */
-static void unexp_build_by_tag(fab_match_dom_t *dom)
-{
-    fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
-
-    dom->has_by_tag = true;
-    for (int i = 0; i < 2; i++) {
-        for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
-            fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
-
-            msg_file_by_tag(dom, msg);
-        }
-    }
-}
-
-static NOINLINE void msg_file(fab_match_dom_t *dom, fab_match_msg_t *msg, uint64_t key)
-{
-    index_append(&dom->unexp_index, &msg->link, key);
-    if (dom->has_by_source && msg->tag >= 0) {
+    msg->is_filed = true;
+    index_append(&dom->unexp_index, &msg->link, msg->link.key);
+    if (dom->has_by_source) {
         msg_file_by_source(dom, msg);
     }
     if (dom->has_by_tag) {
         msg_file_by_tag(dom, msg);
+    }
+}
+
+/*
+ * Call fn for all messages.  Those of a tag are in one of the two rings, so walking one ring after
+ * the other keeps their order.
+ */
+static NOINLINE void unexp_each(fab_match_dom_t *dom,
+                                void (*fn)(fab_match_dom_t *, fab_match_msg_t *))
+{
+    fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
+
+    for (int i = 0; i < 2; i++) {
+        for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
+            fn(dom, container_of(item, fab_match_msg_t, order));
+        }
+    }
+}
+
+void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
+{
+    const uint32_t count = dom->unexp_count++;
+
+    assert(FAB_MATCH_ANY != source && FAB_MATCH_ANY != tag);
+    if (count >= dom->unexp_max) {
+        dom->unexp_max = count + 1;
+    }
+    if (FAB_MATCH_UNFILED_MAX == dom->nunfiled) { /* the few messages have become many */
+        unexp_each(dom, msg_file);
+        dom->nunfiled = 0;
+    }
+    msg->seq = dom->seq++;
+    msg->link.key = fab_match_key(source, tag);
+    list_insert(unexp_list(dom, tag), &msg->order);
+    if (count != dom->nunfiled) {
+        msg_file(dom, msg);
+    } else {
+        msg->is_filed = false;
+        dom->nunfiled++;
     }
 }
 
@@ -503,45 +516,7 @@ static NOINLINE void msg_unfile(fab_match_dom_t *dom, fab_match_msg_t *msg)
     }
 }
 
-/* The few messages have become many: file all, each ring from its oldest on. */
-static NOINLINE void unexp_file_all(fab_match_dom_t *dom)
-{
-    fab_match_list_t *const lists[2] = {&dom->unexp_user, &dom->unexp_internal};
-
-    for (int i = 0; i < 2; i++) {
-        for (fab_match_list_t *item = lists[i]->next; item != lists[i]; item = item->next) {
-            fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
-
-            msg->is_filed = true;
-            msg_file(dom, msg, msg->link.key);
-        }
-    }
-    dom->nunfiled = 0;
-}
-
-void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t source, int32_t tag)
-{
-    const uint32_t count = dom->unexp_count++;
-
-    assert(FAB_MATCH_ANY != source && FAB_MATCH_ANY != tag);
-    if (count >= dom->unexp_max) {
-        dom->unexp_max = count + 1;
-    }
-    if (FAB_MATCH_UNFILED_MAX == dom->nunfiled) {
-        unexp_file_all(dom);
-    }
-    msg->seq = dom->seq++;
-    list_insert(unexp_list(dom, tag), &msg->order);
-    msg->is_filed = count != dom->nunfiled;
-    if (msg->is_filed) {
-        msg_file(dom, msg, fab_match_key(source, tag));
-    } else {
-        msg->link.key = fab_match_key(source, tag);
-        dom->nunfiled++;
-    }
-}
-
-void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
+static inline void msg_remove(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
     dom->unexp_count--;
     list_unlink(&msg->order);
@@ -552,34 +527,41 @@ void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
     }
 }
 
-static fab_match_msg_t *list_first_msg(const fab_match_list_t *list)
+void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg)
 {
-    return list_is_empty(list) ? NULL : container_of(list->next, fab_match_msg_t, order);
+    msg_remove(dom, msg);
 }
 
-/* The oldest message that fits, in a domain whose messages are filed. */
-static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t source, int32_t tag)
+/*
+ * The oldest message that fits, in a domain whose messages are filed.  The first search for
+ * (source, ANY), or for (ANY, tag), files all in one walk; later messages are filed so when they
+ * arrive.
+ */
+static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, uint64_t key)
 {
-    const unsigned pattern = fab_match_pattern(source, tag);
+    fab_match_list_t *oldest = dom->unexp_user.next;
+    const unsigned pattern = key_pattern(key);
     fab_match_link_t *link;
 
-    if (3 == pattern) {
-        return list_first_msg(&dom->unexp_user);
+    if ((ANY_TAG | ANY_SOURCE) == pattern) {
+        return oldest == &dom->unexp_user ? NULL : container_of(oldest, fab_match_msg_t, order);
     }
-    if (1 == pattern && !dom->has_by_source) {
-        unexp_build_by_source(dom);
+    if (ANY_TAG == pattern && !dom->has_by_source) {
+        dom->has_by_source = true;
+        unexp_each(dom, msg_file_by_source);
     }
-    if (2 == pattern && !dom->has_by_tag) {
-        unexp_build_by_tag(dom);
+    if (ANY_SOURCE == pattern && !dom->has_by_tag) {
+        dom->has_by_tag = true;
+        unexp_each(dom, msg_file_by_tag);
     }
-    link = *index_find(&dom->unexp_index, fab_match_key(source, tag));
+    link = *index_find(&dom->unexp_index, key);
     if (NULL == link) {
         return NULL;
     }
     switch (pattern) {
-    case 1:
+    case ANY_TAG:
         return container_of(link, fab_match_msg_t, by_source);
-    case 2:
+    case ANY_SOURCE:
         return container_of(link, fab_match_msg_t, by_tag);
     default:
         return container_of(link, fab_match_msg_t, link);
@@ -587,18 +569,18 @@ static NOINLINE fab_match_msg_t *unexp_find_filed(fab_match_dom_t *dom, int32_t 
 }
 
 /* The oldest message that fits, in a domain that has messages. */
-static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, int32_t tag)
+static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, uint64_t key)
 {
-    const fab_match_list_t *list = unexp_list(dom, tag);
+    const fab_match_list_t *list = unexp_list(dom, (int32_t) (uint32_t) key);
+    const uint64_t open = open_bits[key_pattern(key)];
 
     if (0 == dom->nunfiled) {
-        return unexp_find_filed(dom, source, tag);
+        return unexp_find_filed(dom, key);
     }
     for (fab_match_list_t *item = list->next; item != list; item = item->next) {
         fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
 
-        if ((source == msg->source || FAB_MATCH_ANY == source) &&
-            (tag == msg->tag || FAB_MATCH_ANY == tag)) {
+        if (key == (msg->link.key | open)) {
             return msg;
         }
     }
@@ -607,26 +589,53 @@ static inline fab_match_msg_t *unexp_find(fab_match_dom_t *dom, int32_t source, 
 
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag)
 {
-    return dom->unexp_count > 0 ? unexp_find(dom, source, tag) : NULL;
+    return dom->unexp_count > 0 ? unexp_find(dom, fab_match_key(source, tag)) : NULL;
 }
 
-/*
- * The next entry in the ring of its key.  The leader, the only entry that is not chained to itself,
- * marks the end.
- */
-static fab_match_msg_t *unexp_next_filed(const fab_match_msg_t *msg)
+/* As unexp_find(), and removes it, when all messages are filed, and under no other key. */
+static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
 {
-    fab_match_link_t *next = container_of(msg->link.queue.next, fab_match_link_t, queue);
+    fab_match_link_t **at = index_find(&dom->unexp_index, key);
+    fab_match_msg_t *msg;
 
-    return next->chain == next ? container_of(next, fab_match_msg_t, link) : NULL;
+    if (NULL == *at) {
+        return NULL;
+    }
+    msg = container_of(*at, fab_match_msg_t, link);
+    index_unlink_leader(&dom->unexp_index, at);
+    list_unlink(&msg->order);
+    dom->unexp_count--;
+    return msg;
 }
 
-fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t *msg)
+fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
+{
+    const uint64_t key = fab_match_key(source, tag);
+    fab_match_msg_t *msg;
+
+    if (0 == dom->unexp_count) {
+        return NULL;
+    }
+    if (0 == dom->nunfiled && 0 == key_pattern(key) && !dom->has_by_source && !dom->has_by_tag) {
+        return take_exact(dom, key);
+    }
+    msg = unexp_find(dom, key);
+    if (NULL != msg) {
+        msg_remove(dom, msg);
+    }
+    return msg;
+}
+
+/* The next younger message with the same source and tag; NULL: there is none. */
+static fab_match_msg_t *unexp_next(fab_match_dom_t *dom, const fab_match_msg_t *msg)
 {
     const fab_match_list_t *list = unexp_list(dom, msg->tag);
 
     if (msg->is_filed) {
-        return unexp_next_filed(msg);
+        /* the leader of the ring, the only entry that is not chained to itself, marks its end */
+        fab_match_link_t *link = container_of(msg->link.queue.next, fab_match_link_t, queue);
+
+        return link->chain == link ? container_of(link, fab_match_msg_t, link) : NULL;
     }
     for (fab_match_list_t *item = msg->order.next; item != list; item = item->next) {
         fab_match_msg_t *next = container_of(item, fab_match_msg_t, order);
@@ -644,7 +653,7 @@ fab_match_msg_t *fab_match_withdraw(fab_match_dom_t *dom, int32_t source, int32_
     fab_match_msg_t *msg = fab_match_probe(dom, source, tag);
 
     while (NULL != msg && !is_it(msg, ctx)) {
-        msg = fab_match_next_msg(dom, msg);
+        msg = unexp_next(dom, msg);
     }
     if (NULL != msg) {
         fab_match_remove_msg(dom, msg);
@@ -652,15 +661,22 @@ fab_match_msg_t *fab_match_withdraw(fab_match_dom_t *dom, int32_t source, int32_
     return msg;
 }
 
+/* The older of two messages, each at its place in one of the two rings; NULL: both are at the end. */
+static fab_match_msg_t *unexp_older(const fab_match_dom_t *dom, const fab_match_list_t *user,
+                                    const fab_match_list_t *internal)
+{
+    fab_match_msg_t *one = container_of(user, fab_match_msg_t, order);
+    fab_match_msg_t *other = container_of(internal, fab_match_msg_t, order);
+
+    if (user == &dom->unexp_user) {
+        return internal == &dom->unexp_internal ? NULL : other;
+    }
+    return internal == &dom->unexp_internal || one->seq < other->seq ? one : other;
+}
+
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom)
 {
-    fab_match_msg_t *user = list_first_msg(&dom->unexp_user);
-    fab_match_msg_t *internal = list_first_msg(&dom->unexp_internal);
-
-    if (NULL == user || (NULL != internal && internal->seq < user->seq)) {
-        return internal;
-    }
-    return user;
+    return unexp_older(dom, dom->unexp_user.next, dom->unexp_internal.next);
 }
 
 void fab_match_visit_msgs(const fab_match_dom_t *dom,
@@ -670,115 +686,19 @@ void fab_match_visit_msgs(const fab_match_dom_t *dom,
     const fab_match_list_t *internal = dom->unexp_internal.next;
     const fab_match_msg_t *msg;
 
-    do { /* merge the two rings by age */
-        const bool has_user = user != &dom->unexp_user;
-        const bool has_internal = internal != &dom->unexp_internal;
-
-        if (!has_user && !has_internal) {
-            return;
-        }
-        if (!has_internal ||
-            (has_user && container_of(user, fab_match_msg_t, order)->seq <
-                             container_of(internal, fab_match_msg_t, order)->seq)) {
-            msg = container_of(user, fab_match_msg_t, order);
+    while (NULL != (msg = unexp_older(dom, user, internal))) {
+        if (&msg->order == user) {
             user = user->next;
         } else {
-            msg = container_of(internal, fab_match_msg_t, order);
             internal = internal->next;
         }
-    } while (fn(ctx, msg));
+        if (!fn(ctx, msg)) {
+            return;
+        }
+    }
 }
 
 /* ---- the domain --------------------------------------------------------- */
-
-/*
- * Remove and return the oldest message of a key, when messages are filed under no other key.  NULL:
- * there is none.
- */
-static NOINLINE fab_match_msg_t *take_exact(fab_match_dom_t *dom, uint64_t key)
-{
-    fab_match_link_t **at = index_find(&dom->unexp_index, key);
-    fab_match_msg_t *msg;
-
-    if (NULL == *at) {
-        return NULL;
-    }
-    msg = container_of(*at, fab_match_msg_t, link);
-    index_unlink_leader(&dom->unexp_index, at);
-    list_unlink(&msg->order);
-    dom->unexp_count--;
-    return msg;
-}
-
-/* The same where no message is filed. */
-static inline fab_match_msg_t *take_exact_few(fab_match_dom_t *dom, fab_match_list_t *list,
-                                              uint64_t key)
-{
-    for (fab_match_list_t *item = list->next; item != list; item = item->next) {
-        fab_match_msg_t *msg = container_of(item, fab_match_msg_t, order);
-
-        if (key == msg->link.key) {
-            list_unlink(&msg->order);
-            dom->nunfiled--;
-            dom->unexp_count--;
-            return msg;
-        }
-    }
-    return NULL;
-}
-
-/* As unexp_find(), but removes the message. */
-static inline fab_match_msg_t *unexp_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
-{
-    fab_match_msg_t *msg;
-
-    if (0 == fab_match_pattern(source, tag) && !dom->has_by_source && !dom->has_by_tag) {
-        const uint64_t key = fab_match_key(source, tag);
-
-        return 0 == dom->nunfiled ? take_exact(dom, key)
-                                  : take_exact_few(dom, unexp_list(dom, tag), key);
-    }
-    msg = unexp_find(dom, source, tag);
-    if (NULL != msg) {
-        fab_match_remove_msg(dom, msg);
-    }
-    return msg;
-}
-
-fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag)
-{
-    return dom->unexp_count > 0 ? unexp_take(dom, source, tag) : NULL;
-}
-
-void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag)
-{
-    posted_add(dom, recv, source, tag);
-}
-
-/* Post where there are messages to search first. */
-static NOINLINE fab_match_msg_t *post_search(fab_match_dom_t *dom, fab_match_recv_t *recv,
-                                             int32_t source, int32_t tag)
-{
-    fab_match_msg_t *msg = unexp_take(dom, source, tag);
-
-    if (NULL == msg) {
-        posted_add(dom, recv, source, tag);
-        return NULL;
-    }
-    recv->link.key = fab_match_key(source, tag);
-    recv->where = FAB_MATCH_IDLE;
-    return msg;
-}
-
-fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
-                                int32_t tag)
-{
-    if (dom->unexp_count > 0) {
-        return post_search(dom, recv, source, tag);
-    }
-    posted_add(dom, recv, source, tag);
-    return NULL;
-}
 
 void fab_match_init(fab_match_dom_t *dom)
 {

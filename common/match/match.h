@@ -43,24 +43,18 @@ void fab_match_init(fab_match_dom_t *dom);
 
 /*
  * Release the domain's indexes.  Nodes that are still linked are not freed: if they must be
- * released, drain them first with fab_match_first_msg() and fab_match_first_recv().
+ * released, drain them first.
  */
 void fab_match_fini(fab_match_dom_t *dom);
 
-/*
- * Post a receive.  Returns the oldest unexpected message that fits, unlinked from the domain (recv
- * is then not posted), or NULL: recv is linked until fab_match_arrive() returns it or
- * fab_match_cancel() removes it. recv must not be posted already; its content does not matter.
- */
-fab_match_msg_t *fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source,
-                                int32_t tag);
+/* A receive begins: the oldest unexpected message that fits, unlinked, or NULL: then post it. */
+fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag);
 
 /*
- * The same in two halves, with no other call on the domain in between: the oldest unexpected
- * message that fits, unlinked, or NULL; then the receive is posted.
+ * Post a receive for which there is no message: recv is linked until fab_match_arrive() returns it
+ * or fab_match_cancel() removes it.  recv must not be posted already; its content does not matter.
  */
-fab_match_msg_t *fab_match_take(fab_match_dom_t *dom, int32_t source, int32_t tag);
-void fab_match_post_new(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag);
+void fab_match_post(fab_match_dom_t *dom, fab_match_recv_t *recv, int32_t source, int32_t tag);
 
 /*
  * A message arrived.  Returns the oldest posted receive that fits, unlinked, or NULL: then
@@ -73,12 +67,6 @@ void fab_match_add_msg(fab_match_dom_t *dom, fab_match_msg_t *msg, int32_t sourc
 
 /* The oldest unexpected message that fits (source, tag), or NULL. It stays in the domain. */
 fab_match_msg_t *fab_match_probe(fab_match_dom_t *dom, int32_t source, int32_t tag);
-
-/*
- * The next younger unexpected message with the same source and tag as msg, or NULL.  After
- * fab_match_probe() of an exact source and tag it visits all of them, oldest first.
- */
-fab_match_msg_t *fab_match_next_msg(fab_match_dom_t *dom, const fab_match_msg_t *msg);
 
 /* Remove from the domain an unexpected message that fab_match_probe() found (matched probe). */
 void fab_match_remove_msg(fab_match_dom_t *dom, fab_match_msg_t *msg);
@@ -113,8 +101,7 @@ void fab_match_visit_recvs(const fab_match_dom_t *dom,
 void fab_match_visit_msgs(const fab_match_dom_t *dom,
                           bool (*fn)(void *ctx, const fab_match_msg_t *msg), void *ctx);
 
-/* The oldest unexpected message or posted receive, or NULL.  For draining a domain. */
+/* The oldest unexpected message, or NULL.  For draining a domain. */
 fab_match_msg_t *fab_match_first_msg(const fab_match_dom_t *dom);
-fab_match_recv_t *fab_match_first_recv(const fab_match_dom_t *dom);
 
 #endif /* FAB_MATCH_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Inline fast paths of fab_match_post() and fab_match_arrive(), for callers that cannot afford a
- * call: messages arrive in the order in which their receives were posted.
+ * call: few receives are posted, and messages arrive in their order.
  */
 #ifndef FAB_MATCH_INL_H
 #define FAB_MATCH_INL_H
@@ -16,20 +16,6 @@ static inline uint64_t fab_match_key(int32_t source, int32_t tag)
     return (uint64_t) (uint32_t) source << 32 | (uint32_t) tag;
 }
 
-/* Bit 0: any tag; bit 1: any source. */
-static inline unsigned fab_match_pattern(int32_t source, int32_t tag)
-{
-    return (unsigned) (FAB_MATCH_ANY == source) << 1 | (unsigned) (FAB_MATCH_ANY == tag);
-}
-
-/* The bits of a key that a pattern names.  The others are ones in the pattern's own key. */
-static inline uint64_t fab_match_named(unsigned pattern)
-{
-    static const uint64_t named[4] = {~0ull, 0xffffffffull << 32, 0xffffffffull, 0};
-
-    return named[pattern];
-}
-
 /* The place in the short list of the i-th entry after the oldest. */
 static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_t i)
 {
@@ -37,8 +23,8 @@ static inline uint32_t fab_match_short_place(const fab_match_dom_t *dom, uint32_
 }
 
 /*
- * Append the receive to the short list.  False: nothing was done; the list is full or must not be
- * used, or so many receives have not been posted before.
+ * fab_match_post(), if the short list has room.  False: the receive is not posted; the list is full
+ * or must not be used, or so many receives have not been posted before.
  */
 static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t *recv,
                                           int32_t source, int32_t tag)
@@ -47,31 +33,23 @@ static inline bool fab_match_short_append(fab_match_dom_t *dom, fab_match_recv_t
     const uint32_t count = dom->nshort;
     const uint32_t at = fab_match_short_place(dom, count);
 
+    recv->link.key = fab_match_key(source, tag);
     if (__builtin_expect(count >= dom->short_max, 0)) {
         return false;
     }
     dom->nshort = count + 1;
     dom->posted_count = count + 1;
-    recv->link.key = list->key[at] = fab_match_key(source, tag);
+    list->key[at] = recv->link.key;
     list->mask[at] = ~0ull;
     if (__builtin_expect((source | tag) < 0, 0)) { /* a wildcard, or an internal tag */
-        const uint64_t named = fab_match_named(fab_match_pattern(source, tag));
+        const uint64_t named = fab_match_key(FAB_MATCH_ANY == source ? 0 : -1,
+                                             FAB_MATCH_ANY == tag ? 0 : -1);
         list->key[at] &= named;
         list->mask[at] = named | FAB_MATCH_TAG_SIGN;
     }
     list->recv[at] = recv;
     recv->where = FAB_MATCH_IN_SHORT;
     return true;
-}
-
-/*
- * Post the receive if no message waits and the short list has room.  False: call fab_match_post().
- */
-static inline bool fab_match_post_short(fab_match_dom_t *dom, fab_match_recv_t *recv,
-                                        int32_t source, int32_t tag)
-{
-    return __builtin_expect(0 == dom->unexp_count, 1) &&
-           __builtin_expect(fab_match_short_append(dom, recv, source, tag), 1);
 }
 
 /*

@@ -55,7 +55,7 @@ void fab_offload_file(fab_offload_scope_t *scope)
         fab_match_recv_t *match = container_of(scope->unfiled.next, fab_match_recv_t, order);
 
         list_unlink(&match->order);
-        fab_match_post_new(scope->dom, match, match->source, match->tag);
+        fab_match_post(scope->dom, match, match->source, match->tag);
     }
     scope->num_unfiled = 0;
 }
@@ -343,7 +343,7 @@ void fab_offload_post(fab_offload_scope_t *scope, fab_offload_recv_t *recv, int3
         return;
     }
     fab_offload_file(scope);
-    fab_match_post_new(scope->dom, &recv->match, source, tag);
+    fab_match_post(scope->dom, &recv->match, source, tag);
     if (FAB_OFFLOAD_LISTABLE != reason) {
         post_unlisted(scope, recv, reason, is_listable);
     } else if (!is_listed) {

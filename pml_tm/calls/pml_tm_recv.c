@@ -39,10 +39,12 @@ static void recv_match(mca_pml_tm_recv_request_t *req, fab_match_msg_t *msg)
         return;
     }
     if (NULL == msg) {
-        msg = fab_match_post(&tmc->match, &req->match, base->req_peer, base->req_tag);
+        msg = fab_match_take(&tmc->match, base->req_peer, base->req_tag);
     }
     if (NULL != msg) {
         mca_pml_tm_msg_receive(mca_pml_tm_msg_of(msg), req);
+    } else {
+        fab_match_post(&tmc->match, &req->match, base->req_peer, base->req_tag);
     }
 }
 
@@ -188,6 +190,7 @@ static inline __attribute__((always_inline)) int
 irecv_plain(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag,
             ompi_communicator_t *comm, ompi_request_t **request, bool has_device)
 {
+    fab_match_dom_t *match = &mca_pml_tm_comm(comm)->match;
     mca_pml_tm_recv_request_t *req;
 
     fab_lock(mca_pml_tm.fab);
@@ -196,8 +199,8 @@ irecv_plain(void *buf, size_t count, ompi_datatype_t *datatype, int src, int tag
         fab_unlock(mca_pml_tm.fab);
         return irecv_any(buf, count, datatype, src, tag, comm, request);
     }
-    if (has_device || OPAL_UNLIKELY(!fab_match_post_short(&mca_pml_tm_comm(comm)->match,
-                                                          &req->match, src, tag))) {
+    if (has_device || OPAL_UNLIKELY(0 != match->unexp_count) ||
+        OPAL_UNLIKELY(!fab_match_short_append(match, &req->match, src, tag))) {
         recv_match(req, NULL);
     }
     fab_unlock(mca_pml_tm.fab);
@@ -407,7 +410,7 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
         recv_match(req, NULL);
     } else if (OPAL_UNLIKELY(
                    !fab_match_short_append(&tmc->match, &req->match, wanted->src, wanted->tag))) {
-        fab_match_post_new(&tmc->match, &req->match, wanted->src, wanted->tag);
+        fab_match_post(&tmc->match, &req->match, wanted->src, wanted->tag);
     }
 }
 

@@ -173,7 +173,7 @@ static void deep_posted(deep_t *d, spread_fn_t spread, int order)
     meter_start(&meter, &d->dom);
     for (uint32_t i = 0; i < d->depth; i++) {
         spread(i, &source, &tag);
-        assert_null(fab_match_post(&d->dom, &d->recv[i], source, tag));
+        assert_null(match_post(&d->dom, &d->recv[i], source, tag));
         meter_call(&meter);
     }
     for (uint32_t i = 0; i < d->depth; i++) {
@@ -225,7 +225,7 @@ static void deep_unexpected(deep_t *d, spread_fn_t spread, int order)
 
         spread(at, &source, &tag);
         assert_non_null(fab_match_probe(&d->dom, ANY, ANY));
-        msg = fab_match_post(&d->dom, &recv, source, tag);
+        msg = match_post(&d->dom, &recv, source, tag);
         assert_ptr_equal(msg, &d->msg[at]);
         meter_call(&meter);
     }
@@ -263,13 +263,13 @@ static void test_cost_of_patterns(void **state)
     for (uint32_t i = 0; i < quarter; i++) {
         const int32_t k = (int32_t) i;
 
-        assert_null(fab_match_post(&d.dom, &d.recv[4 * i], k, k));
-        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 1], k + DEPTH, ANY));
-        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 2], ANY, k + DEPTH));
+        assert_null(match_post(&d.dom, &d.recv[4 * i], k, k));
+        assert_null(match_post(&d.dom, &d.recv[4 * i + 1], k + DEPTH, ANY));
+        assert_null(match_post(&d.dom, &d.recv[4 * i + 2], ANY, k + DEPTH));
         meter_call(&meter);
     }
     for (uint32_t i = 0; i < quarter; i++) {
-        assert_null(fab_match_post(&d.dom, &d.recv[4 * i + 3], ANY, ANY));
+        assert_null(match_post(&d.dom, &d.recv[4 * i + 3], ANY, ANY));
         meter_call(&meter);
     }
     for (uint32_t i = 0; i < quarter; i++) {
@@ -307,7 +307,7 @@ static void test_cost_of_equal_keys(void **state)
     for (int p = 0; p < 4; p++) {
         meter_start(&meter, &d.dom);
         for (uint32_t i = 0; i < DEPTH; i++) {
-            assert_null(fab_match_post(&d.dom, &d.recv[i], pattern[p][0], pattern[p][1]));
+            assert_null(match_post(&d.dom, &d.recv[i], pattern[p][0], pattern[p][1]));
             meter_call(&meter);
         }
         for (uint32_t i = 1; i < DEPTH; i += 2) {
@@ -331,8 +331,7 @@ static void test_cost_of_equal_keys(void **state)
             meter_call(&meter);
         }
         for (uint32_t i = 0; i < DEPTH; i += 2) {
-            assert_ptr_equal(fab_match_post(&d.dom, &recv, pattern[p][0], pattern[p][1]),
-                             &d.msg[i]);
+            assert_ptr_equal(match_post(&d.dom, &recv, pattern[p][0], pattern[p][1]), &d.msg[i]);
             meter_call(&meter);
         }
         meter_stop(&meter);

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "match/match.h"
+#include "match_check.h"
 #include "match_ref.h"
 
 #define ANY           FAB_MATCH_ANY
@@ -114,7 +114,7 @@ static void run_start(run_t *r)
     fab_match_init(&r->dom);
     match_ref_init(&r->ref);
     for (size_t i = 0; i < r->nfiller; i++) {
-        fab_match_post(&r->dom, &r->filler[i], FILLER_SOURCE, (int32_t) i);
+        match_post(&r->dom, &r->filler[i], FILLER_SOURCE, (int32_t) i);
     }
     for (size_t i = 0; i < r->nmsg_filler; i++) {
         fab_match_add_msg(&r->dom, &r->msg_filler[i], FILLER_SOURCE, FILLER_TAG);
@@ -130,7 +130,7 @@ static bool run_op(run_t *r, size_t at)
     switch (op->kind) {
     case OP_POST:
         want = match_ref_post(&r->ref, &r->recv[at], op->source, op->tag);
-        run_expect(r, at, fab_match_post(&r->dom, &r->recv[at], op->source, op->tag), want);
+        run_expect(r, at, match_post(&r->dom, &r->recv[at], op->source, op->tag), want);
         return true;
     case OP_ARRIVE:
         want = match_ref_arrive(&r->ref, op->source, op->tag);
@@ -198,7 +198,7 @@ static void run_end(run_t *r)
     if (r->dom.posted_count != r->nfiller || 0 != r->dom.unexp_count || 0 != r->ref.unexp.count) {
         run_fail(r, r->len, NULL, NULL);
     }
-    run_expect(r, r->len, fab_match_first_recv(&r->dom), r->nfiller > 0 ? &r->filler[0] : NULL);
+    run_expect(r, r->len, match_first_recv(&r->dom), r->nfiller > 0 ? &r->filler[0] : NULL);
 }
 
 /* Run the sequence.  Returns the place of the first operation that can do nothing, or len. */
