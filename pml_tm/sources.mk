@@ -48,7 +48,6 @@ pml_tm_sources = \
 	pml_tm/peer/pml_tm_excid.h \
 	pml_tm/peer/pml_tm_peer.c \
 	pml_tm/peer/pml_tm_peer.h \
-	pml_tm/report/pml_tm_dump.c \
 	pml_tm/report/pml_tm_hang.c \
 	pml_tm/report/pml_tm_hang_write.c \
 	pml_tm/report/pml_tm_hang_write.h \

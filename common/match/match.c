@@ -661,7 +661,7 @@ fab_match_msg_t *fab_match_withdraw(fab_match_dom_t *dom, int32_t source, int32_
     return msg;
 }
 
-/* The older of two messages, each at its place in one of the two rings; NULL: both are at the end. */
+/* The older of two messages, each at its place in one of the rings; NULL: both are at the end. */
 static fab_match_msg_t *unexp_older(const fab_match_dom_t *dom, const fab_match_list_t *user,
                                     const fab_match_list_t *internal)
 {

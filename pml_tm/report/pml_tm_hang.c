@@ -229,7 +229,7 @@ static _Thread_local struct {
     mca_pml_tm_call_t call;
 } here;
 
-/* *written: its text is NULL, or a report is to be printed. Lock held. */
+/* *written: a report that is to be printed, if it has a text. Lock held. */
 static void look(mca_pml_tm_watch_t *watch, uint64_t now_ns, mca_pml_tm_hang_report_t *written)
 {
     mca_pml_tm_answer_t state;
@@ -283,23 +283,23 @@ static void print(mca_pml_tm_hang_report_t *written)
     static atomic_uint number; /* of reports of this process */
     char behind[64];
 
-    if (NULL == written->text) {
+    if (NULL == written->text.stream) {
         return;
     }
     if (FAB_LOOK_ANY != written->silent) {
-        mca_pml_tm_hang_write_silent(written->text, written->silent);
+        mca_pml_tm_hang_write_silent(&written->text, written->silent);
     }
     snprintf(behind, sizeof(behind), "wait.%u.%u", OMPI_PROC_MY_NAME->vpid,
              atomic_fetch_add_explicit(&number, 1, memory_order_relaxed) + 1);
-    mca_pml_tm_json_write(&written->json, behind);
-    mca_pml_tm_text_print(written->text);
+    mca_pml_tm_text_write(&written->json, behind);
+    mca_pml_tm_text_print(&written->text);
 }
 
 static void tick(void)
 {
     mca_pml_tm_watch_t *watch = mca_pml_tm_watch();
     uint64_t now_ns = fab_now_ns();
-    mca_pml_tm_hang_report_t written = {.text = NULL};
+    mca_pml_tm_hang_report_t written = {.silent = FAB_LOOK_ANY};
 
     if (mca_pml_tm_watch_is_early(watch, now_ns)) {
         return;

@@ -5,7 +5,6 @@
 #include "pml_tm/report/pml_tm_hang_write.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_look_read.h"
@@ -154,18 +153,15 @@ static void add_node(FILE *json, const mca_pml_tm_node_t *node)
  * All processes that were asked, and what they wait for; the first is this one.  kind: "circle", or
  * what else was found; length: of the circle.
  */
-static void write_json(mca_pml_tm_json_t *json, const char *kind, int length)
+static void write_json(FILE *json, const char *kind, int length)
 {
-    if (!mca_pml_tm_json_open(json)) {
-        return;
-    }
-    fprintf(json->stream, "{\"report\": \"wait\", \"kind\": \"%s\", \"circle\": %d, \"ranks\": [",
-            kind, length);
+    fprintf(json, "{\"report\": \"wait\", \"kind\": \"%s\", \"circle\": %d, \"ranks\": [", kind,
+            length);
     for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
-        fputs(0 == i ? "\n" : ",\n", json->stream);
-        add_node(json->stream, mca_pml_tm_node(i));
+        fputs(0 == i ? "\n" : ",\n", json);
+        add_node(json, mca_pml_tm_node(i));
     }
-    fputs("]}\n", json->stream);
+    fputs("]}\n", json);
 }
 
 /* ---- advice ------------------------------------------------------------- */
@@ -264,11 +260,12 @@ static void advise_circle(mca_pml_tm_text_t *text)
 /* ---- the reports -------------------------------------------------------- */
 
 /* Its first line: for what this process has waited. */
-static void line_of_head(mca_pml_tm_text_t *text, const char *for_what, bool is_by_signal)
+static void line_of_head(mca_pml_tm_text_t *text, const char *for_what, const char *unless,
+                         bool is_by_signal)
 {
     mca_pml_tm_text_line(
-        text, "pml tm: rank %u has waited for %.0f s%s%s:", rank_of(mca_pml_tm_node(0)->name),
-        mca_pml_tm_node(0)->state.waited_ms / 1000.0, for_what,
+        text, "pml tm: rank %u has waited for %.0f s%s%s%s:", rank_of(mca_pml_tm_node(0)->name),
+        mca_pml_tm_node(0)->state.waited_ms / 1000.0, for_what, unless,
         is_by_signal ? "" : " (pml_tm_report_after)");
 }
 
@@ -279,11 +276,7 @@ static void lines_of_circle(mca_pml_tm_text_t *text, int length, const char *sit
                                                       : ", unless other threads of theirs go on";
 
     if (1 == length) {
-        mca_pml_tm_text_line(text,
-                             "pml tm: rank %u has waited for %.0f s, for itself%s "
-                             "(pml_tm_report_after):",
-                             rank_of(mca_pml_tm_node(0)->name),
-                             mca_pml_tm_node(0)->state.waited_ms / 1000.0, unless);
+        line_of_head(text, ", for itself", unless, false);
     } else {
         mca_pml_tm_text_line(text,
                              "pml tm: %d ranks wait for each other%s; rank %u has waited for %.0f "
@@ -298,18 +291,21 @@ static void lines_of_circle(mca_pml_tm_text_t *text, int length, const char *sit
     advise_circle(text);
 }
 
-/* The number of processes in this one's circle; 0: it is in none. *is_lowest: it is its lowest. */
-static int circle_length(bool *is_lowest)
+/*
+ * The number of processes in this one's circle, if it is the lowest of them; 0: it is in none;
+ * -1: another one is.
+ */
+static int circle_length(void)
 {
     int length = 1, at = mca_pml_tm_node(0)->next;
+    bool is_lowest = true;
 
-    *is_lowest = true;
     while (at > 0 && length <= mca_pml_tm_nodes.count) {
-        *is_lowest &= mca_pml_tm_node(at)->name > mca_pml_tm_node(0)->name;
+        is_lowest &= mca_pml_tm_node(at)->name > mca_pml_tm_node(0)->name;
         ++length;
         at = mca_pml_tm_node(at)->next;
     }
-    return 0 == at ? length : 0;
+    return 0 != at ? 0 : is_lowest ? length : -1;
 }
 
 /* A circle that would be stuck, if its processes had no other threads? */
@@ -329,7 +325,7 @@ static int count_waiting_for(int root, bool *is_lowest)
 {
     int count = 0;
 
-    *is_lowest = true;
+    *is_lowest = root == mca_pml_tm_node(0)->next;
     for (int i = 0; i < mca_pml_tm_nodes.count; ++i) {
         if (i != root && mca_pml_tm_node_waits(mca_pml_tm_node(i)) &&
             root == mca_pml_tm_stuck_root(i)) {
@@ -341,69 +337,60 @@ static int count_waiting_for(int root, bool *is_lowest)
     return count;
 }
 
-/* This process waits for one that is not stuck. */
-static bool lines_of_wait(mca_pml_tm_hang_report_t *report, bool must_print, bool is_by_signal,
-                          const char *site)
+/* This process waits for root, which is not stuck, and, with it, so many others do. */
+static void lines_of_root(mca_pml_tm_hang_report_t *report, int root, int waiting,
+                          bool is_by_signal)
 {
-    mca_pml_tm_text_t *text = report->text;
-    const int root = mca_pml_tm_stuck_root(0);
-    bool is_lowest = false;
-    int waiting = root > 0 ? count_waiting_for(root, &is_lowest) : 0;
-    unsigned rank;
+    const mca_pml_tm_node_t *node = mca_pml_tm_node(root);
 
-    if (!must_print && !(root > 0 && root == mca_pml_tm_node(0)->next && is_lowest)) {
-        return false;
+    lines_of_node(&report->text, node, "");
+    if (waiting > 1) {
+        mca_pml_tm_text_line(&report->text,
+                             "  %d ranks wait for rank %u, directly or through others.", waiting,
+                             rank_of(node->name));
     }
-    line_of_head(text, "", is_by_signal);
-    lines_of_node(text, mca_pml_tm_node(0), site);
-    if (root > 0) {
-        rank = rank_of(mca_pml_tm_node(root)->name);
-        lines_of_node(text, mca_pml_tm_node(root), "");
-        if (waiting > 1) {
-            mca_pml_tm_text_line(text, "  %d ranks wait for rank %u, directly or through others.",
-                                 waiting, rank);
-        }
-        if (PML_TM_NODE_SILENT == mca_pml_tm_node(root)->status) {
-            report->silent = mca_pml_tm_node(root)->name;
-            if (!is_by_signal) {
-                mca_pml_tm_text_line(text,
-                                     "  If rank %u computes for so long, nothing is wrong: raise "
-                                     "pml_tm_report_after.",
-                                     rank);
-            }
+    if (PML_TM_NODE_SILENT == node->status) {
+        report->silent = node->name;
+        if (!is_by_signal) {
+            mca_pml_tm_text_line(&report->text,
+                                 "  If rank %u computes for so long, nothing is wrong: raise "
+                                 "pml_tm_report_after.",
+                                 rank_of(node->name));
         }
     }
-    return true;
 }
 
 void mca_pml_tm_hang_write(mca_pml_tm_hang_report_t *report, bool is_by_signal, const char *site)
 {
     const bool must_print = is_by_signal || mca_pml_tm_node(0)->state.num_near > 0;
     const bool is_stuck = mca_pml_tm_node(0)->is_stuck;
+    const int length = is_stuck || is_circle_of_threads() ? circle_length() : 0;
+    const int root = is_stuck ? -1 : mca_pml_tm_stuck_root(0);
     bool is_lowest = false;
+    const int waiting = root > 0 ? count_waiting_for(root, &is_lowest) : 0;
     const char *kind = NULL;
-    int length;
 
-    *report = (mca_pml_tm_hang_report_t){.text = mca_pml_tm_text_new(MAX_LINES),
-                                         .silent = FAB_LOOK_ANY};
-    if (NULL == report->text) {
-        return;
-    }
-    length = is_stuck || is_circle_of_threads() ? circle_length(&is_lowest) : 0;
-    if (length > 0 && is_lowest) {
-        lines_of_circle(report->text, length, site);
+    if (length > 0) {
         kind = is_stuck ? "circle" : "circle of threads";
     } else if (is_stuck && (is_by_signal || (must_print && 0 == length))) {
-        line_of_head(report->text, ", for ranks that wait for each other", is_by_signal);
-        lines_of_node(report->text, mca_pml_tm_node(0), site);
         kind = "behind a circle";
-    } else if (!is_stuck && lines_of_wait(report, must_print, is_by_signal, site)) {
+    } else if (!is_stuck && (must_print || is_lowest)) {
         kind = "wait";
     }
-    if (NULL == kind) {
-        free(report->text);
-        report->text = NULL;
+    if (NULL == kind || !mca_pml_tm_text_open(&report->text, MAX_LINES)) {
+        return;
+    }
+    if (length > 0) {
+        lines_of_circle(&report->text, length, site);
     } else {
-        write_json(&report->json, kind, is_lowest ? length : 0);
+        line_of_head(&report->text, is_stuck ? ", for ranks that wait for each other" : "", "",
+                     is_by_signal);
+        lines_of_node(&report->text, mca_pml_tm_node(0), site);
+    }
+    if (root > 0) {
+        lines_of_root(report, root, waiting, is_by_signal);
+    }
+    if (mca_pml_tm_text_open(&report->json, 0)) {
+        write_json(report->json.stream, kind, length > 0 ? length : 0);
     }
 }

@@ -9,15 +9,15 @@
 
 /* What is to be printed, and written for programs, when the lock is released. */
 typedef struct mca_pml_tm_hang_report {
-    mca_pml_tm_text_t *text; /* NULL: nothing */
-    mca_pml_tm_json_t json;
+    mca_pml_tm_text_t text;
+    mca_pml_tm_text_t json;
     uint64_t silent; /* the process that the others wait for and that does not answer; or ANY */
 } mca_pml_tm_hang_report_t;
 
 /*
  * All answers are here, and the nodes say which processes are stuck (pml_tm_nodes.h).
- * is_by_signal: every process prints.  Text NULL: others report this.  site: where the program
- * calls MPI, or "".  Lock held.
+ * is_by_signal: every process prints.  No text: others report this.  site: where the program calls
+ * MPI, or "".  Lock held.
  */
 void mca_pml_tm_hang_write(mca_pml_tm_hang_report_t *report, bool is_by_signal, const char *site);
 

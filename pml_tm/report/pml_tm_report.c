@@ -10,7 +10,6 @@
 #include "pml_tm/report/pml_tm_reports.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_counters.h"
@@ -257,17 +256,14 @@ static void lines_of_paths(mca_pml_tm_text_t *text)
 
 static void print(uint32_t size)
 {
-    mca_pml_tm_text_t *text = mca_pml_tm_text_new(MAX_LINES);
-    mca_pml_tm_json_t json;
+    mca_pml_tm_text_t text, json;
 
-    if (NULL != text && mca_pml_tm_json_open(&json)) {
-        write_all(text, json.stream, size);
-        lines_of_paths(text);
-        mca_pml_tm_json_write(&json, "end");
-        mca_pml_tm_text_print(text);
-        text = NULL;
+    if (mca_pml_tm_text_open(&text, MAX_LINES) && mca_pml_tm_text_open(&json, 0)) {
+        write_all(&text, json.stream, size);
+        lines_of_paths(&text);
+        mca_pml_tm_text_write(&json, "end");
     }
-    free(text);
+    mca_pml_tm_text_print(&text);
 }
 
 /* ---- the tree ----------------------------------------------------------- */

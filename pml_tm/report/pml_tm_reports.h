@@ -7,7 +7,7 @@
 
 #include "pml_tm/base/pml_tm.h"
 
-/* ---- pml_tm_dump.c ------------------------------------------------------ */
+/* ---- pml_tm_state.c ----------------------------------------------------- */
 
 /*
  * pml_dump of the module, for debuggers: print the communicator's counts; with verbose > 0 its
