@@ -296,7 +296,7 @@ void mca_pml_tm_msg_eager(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void
         return;
     }
     ++mca_pml_tm.counters.expected;
-    mca_pml_tm_deliver_short_inl(mca_pml_tm_recv_of(recv), peer, key, data, len);
+    mca_pml_tm_deliver_short(mca_pml_tm_recv_of(recv), peer, key, data, len);
 }
 
 void mca_pml_tm_msg_rndv(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)

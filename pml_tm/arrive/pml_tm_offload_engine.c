@@ -221,22 +221,6 @@ static fab_peer_t *sender_of(const mca_pml_tm_recv_request_t *req, const fab_tm_
                                 : req->req_recv.req_base.req_peer);
 }
 
-/* The message has arrived. */
-static void receive_data(mca_pml_tm_recv_request_t *req, fab_peer_t *peer,
-                         const fab_tm_match_t *match)
-{
-    fab_hdr_t hdr = match->hdr;
-
-    if (FAB_TM_READ == match->kind) {
-        hdr.app_ctx = 0; /* the sender needs no FIN */
-    }
-    if (NULL == match->data) {
-        mca_pml_tm_recv_placed(req, peer, hdr, match->len);
-    } else {
-        mca_pml_tm_recv_eager(req, peer, hdr, match->data, match->len);
-    }
-}
-
 /*
  * All data has arrived, or never will.  In the latter case the sender failed and the request stays
  * open, as for any sender that fails midway.
@@ -249,6 +233,7 @@ static void receive_matched(mca_pml_tm_recv_request_t *req, const fab_tm_match_t
      * fetched
      */
     fab_peer_t *peer = NULL != match->peer ? match->peer : sender_of(req, match);
+    fab_hdr_t hdr = match->hdr;
 
     req->core.peer = peer;
     if (NULL == peer) {
@@ -261,11 +246,12 @@ static void receive_matched(mca_pml_tm_recv_request_t *req, const fab_tm_match_t
     } else {
         ++mca_pml_tm.counters.expected;
         if (FAB_TM_RNDV == match->kind) {
-            mca_pml_tm_recv_rndv(req, peer, match->hdr, &match->rndv, NULL, 0);
+            mca_pml_tm_recv_rndv(req, peer, hdr, &match->rndv, NULL, 0);
         } else if (FAB_TM_AGAIN == match->kind) {
-            mca_pml_tm_recv_again(req, peer, match->hdr);
+            mca_pml_tm_recv_again(req, peer, hdr);
         } else {
-            receive_data(req, peer, match);
+            hdr.app_ctx = FAB_TM_READ == match->kind ? 0 : hdr.app_ctx; /* 0: needs no FIN */
+            mca_pml_tm_recv_eager(req, peer, hdr, match->data, match->len);
         }
     }
 }

@@ -100,29 +100,14 @@ void mca_pml_tm_recv_put(mca_pml_tm_recv_request_t *req, const void *data, size_
     req->received += len;
 }
 
-/* Acknowledge a synchronous send. */
-static inline void acknowledge(fab_peer_t *peer, fab_hdr_t hdr)
-{
-    if (OPAL_UNLIKELY(0 != hdr.app_ctx)) {
-        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
-    }
-}
-
-void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                            size_t len)
-{
-    acknowledge(peer, hdr);
-    mca_pml_tm_recv_matched(req, peer, hdr, len);
-    req->received = req->wanted;
-    mca_pml_tm_recv_done(req);
-}
-
 void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                            const void *data, size_t len)
 {
-    acknowledge(peer, hdr);
+    if (OPAL_UNLIKELY(0 != hdr.app_ctx)) { /* a synchronous send */
+        mca_pml_tm_answer(peer, fab_hdr(PML_TM_AM_ACK, 0, hdr.app_ctx), NULL, 0);
+    }
     mca_pml_tm_recv_matched(req, peer, hdr, len);
-    if (0 != req->wanted) {
+    if (NULL != data && 0 != req->wanted) {
         mca_pml_tm_recv_put(req, data, req->wanted);
     }
     mca_pml_tm_recv_done(req);
@@ -138,10 +123,4 @@ void mca_pml_tm_recv_finish(mca_pml_tm_recv_request_t *req, int error)
         req->core.error = error;
     }
     mca_pml_tm_recv_done(req);
-}
-
-void mca_pml_tm_deliver_short(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, uint64_t key,
-                              const void *data, size_t len)
-{
-    mca_pml_tm_deliver_short_inl(req, peer, key, data, len);
 }

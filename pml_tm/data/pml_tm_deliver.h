@@ -34,13 +34,9 @@ static inline void mca_pml_tm_recv_cancelled(mca_pml_tm_recv_request_t *req)
 void mca_pml_tm_recv_matched(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                              size_t len);
 
-/* The message is here: deliver it, done. Lock held. */
+/* The message is here: deliver it, done.  data NULL: it is in the user's buffer.  Lock held. */
 void mca_pml_tm_recv_eager(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
                            const void *data, size_t len);
-
-/* The message is in the user's buffer already: done. Lock held. */
-void mca_pml_tm_recv_placed(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, fab_hdr_t hdr,
-                            size_t len);
 
 /*
  * The receive of a rendezvous has its data, or will not have it: error is an MPI error class. A
@@ -70,8 +66,8 @@ mca_pml_tm_deliver_end(mca_pml_tm_recv_request_t *req, uint64_t key, size_t len)
  * is left of its header needs no memory.
  */
 static inline __attribute__((always_inline)) void
-mca_pml_tm_deliver_short_inl(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, uint64_t key,
-                             const void *data, size_t len)
+mca_pml_tm_deliver_short(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, uint64_t key,
+                         const void *data, size_t len)
 {
     if (OPAL_UNLIKELY(NULL == req->data || len > req->capacity)) {
         mca_pml_tm_recv_eager(req, peer, fab_hdr(FAB_AM_EAGER, key, 0), data, len);
@@ -80,9 +76,5 @@ mca_pml_tm_deliver_short_inl(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, u
     fab_copy_short(req->data, data, len);
     mca_pml_tm_deliver_end(req, key, len);
 }
-
-/* The same out of line, for less common cases. */
-void mca_pml_tm_deliver_short(mca_pml_tm_recv_request_t *req, fab_peer_t *peer, uint64_t key,
-                              const void *data, size_t len);
 
 #endif /* PML_TM_DELIVER_H */
