@@ -28,8 +28,7 @@ check cancel_send 2 : 20
 check flood_small 2 OMPI_MCA_pml_tm_unexpected_max=65536 : 10000 0
 check persistent 2
 check buffered 2
-check truncate 2
-check datatypes 2
+check basic 2 : cut,types 1100000
 check comms 4
 check waits 2
 check early 4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * MPI_Cancel of receives that are posted, matched, completed, or being matched at that moment; of
- * persistent receives, with MPI_Request_free, and of sends. A receive is either cancelled and its
+ * persistent receives, with MPI_Request_free. A receive is either cancelled and its
  * message goes to the next one, or it is not and has it.
  *
  * args: [rounds of the races]
@@ -307,33 +307,6 @@ static void cancel_and_free(size_t n)
     TM_MPI(MPI_Barrier(ctl));
 }
 
-/* A send that was cancelled must not be received, one that was not must be. */
-static void send(size_t n)
-{
-    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    MPI_Request sreq, rreq;
-    MPI_Status st;
-    int mine;
-
-    for (int i = 0; i < 20; i++) {
-        tm_fill(out, n, tm_key(tm_rank, tm_dst, 8, i));
-        TM_MPI(MPI_Isend(out, (int) n, MPI_BYTE, tm_dst, 8, comm, &sreq));
-        TM_MPI(MPI_Irecv(in, (int) n, MPI_BYTE, tm_src, 8, comm, &rreq));
-        TM_MPI(MPI_Cancel(&sreq));
-        mine = tm_wait_cancelled(&sreq, &st);
-        if (tm_exchange(mine, tm_dst, tm_src, 9, ctl)) {
-            TM_MPI(MPI_Cancel(&rreq));
-            TM_CHECK(tm_wait_cancelled(&rreq, &st), "a cancelled send was received");
-        } else {
-            tm_wait_recv(&rreq, in, tm_src, 8, n, tm_key(tm_src, tm_rank, 8, i));
-        }
-        TM_MPI(MPI_Barrier(ctl)); /* the next message is not for a receive to be cancelled */
-    }
-    tm_free(out);
-    tm_free(in);
-    TM_MPI(MPI_Barrier(ctl));
-}
-
 int main(int argc, char **argv)
 {
     int rounds;
@@ -351,7 +324,6 @@ int main(int argc, char **argv)
         probed(n < 100000 ? rounds : rounds / 10, n);
         persistent(n);
         cancel_and_free(n);
-        send(n);
     }
     stream(10 * rounds, 100);
     stream(5 * rounds, 100000);

@@ -2,14 +2,16 @@
 /*
  * Communicators of every kind, each with messages of all patterns along it: duplicates (with info,
  * non-blocking), splits by colour and by type, of groups, Cartesian grids and their slices, graphs,
- * distributed graphs with repeated neighbours, and intercommunicators created, duplicated, split
- * and merged. No message of one is seen in another.
+ * distributed graphs with repeated neighbours, and intercommunicators created, duplicated, split,
+ * merged, and with collectives. No message of one is seen in another.
  */
 /* TEST: np=1,2,3,4 timeout=60 quick=yes */
-/* TEST: np=6 timeout=60 */
+/* TEST: np=6,8 timeout=90 */
 #include "tm_test.h"
 
-static const size_t sizes[] = {0, 8, 500, 20000};
+static const size_t sizes[] = {0, 9, 500, 20000, 70000, 1100000};
+
+enum { NSIZES = 6, LONGEST = 1100000 };
 
 /*
  * Everybody to everybody on an intracommunicator, or to all of the other side; received by pattern:
@@ -33,21 +35,21 @@ static void all_to_all(MPI_Comm comm, int pattern)
     out = tm_calloc((size_t) peers, sizeof(*out));
     seen = tm_calloc((size_t) peers, sizeof(*seen));
     for (int i = 0; i < peers; i++) {
-        size_t n = sizes[(rank + i + pattern) % 4];
+        size_t n = sizes[(rank + i + pattern) % NSIZES];
 
         out[i] = tm_alloc_data(n, tm_key(rank, i, 50 + i, pattern));
         TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, i, 50 + i, comm, &req[i]));
     }
     for (int k = 0; k < peers; k++) {
-        unsigned char *in = tm_alloc(20000);
+        unsigned char *in = tm_alloc(LONGEST);
         MPI_Status st;
 
         tm_status_reset(&st);
-        TM_MPI(MPI_Recv(in, 20000, MPI_BYTE, 0 != (pattern & 1) ? MPI_ANY_SOURCE : k,
+        TM_MPI(MPI_Recv(in, LONGEST, MPI_BYTE, 0 != (pattern & 1) ? MPI_ANY_SOURCE : k,
                         0 != (pattern & 2) ? MPI_ANY_TAG : 50 + rank, comm, &st));
         if (TM_CHECK(st.MPI_SOURCE >= 0 && st.MPI_SOURCE < peers && !seen[st.MPI_SOURCE],
                      "source %d of %d, pattern %d", st.MPI_SOURCE, peers, pattern)) {
-            size_t n = sizes[(st.MPI_SOURCE + rank + pattern) % 4];
+            size_t n = sizes[(st.MPI_SOURCE + rank + pattern) % NSIZES];
 
             seen[st.MPI_SOURCE] = true;
             tm_expect_message(&st, in, st.MPI_SOURCE, 50 + rank, n,
@@ -258,15 +260,43 @@ static void graphs(void)
     free(edges);
 }
 
+static void collectives(MPI_Comm inter, int side)
+{
+    int rank, size, remote, value, *all;
+
+    MPI_Comm_rank(inter, &rank);
+    MPI_Comm_size(inter, &size);
+    MPI_Comm_remote_size(inter, &remote);
+    all = tm_calloc((size_t) remote, sizeof(int));
+    TM_MPI(MPI_Barrier(inter));
+    value = 100 * side + rank;
+    TM_MPI(MPI_Allgather(&value, 1, MPI_INT, all, 1, MPI_INT, inter));
+    for (int i = 0; i < remote; i++) {
+        TM_CHECK(all[i] == 100 * !side + i, "MPI_Allgather: %d, expected %d", all[i],
+                 100 * !side + i);
+    }
+    value = 0 == side && 0 == rank ? 4711 : -1;
+    TM_MPI(MPI_Bcast(&value, 1, MPI_INT, 0 == side ? (0 == rank ? MPI_ROOT : MPI_PROC_NULL) : 0,
+                     inter));
+    TM_CHECK(0 == side || 4711 == value, "MPI_Bcast: %d", value);
+    int sum = -1;
+    value = rank + 1;
+    TM_MPI(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, inter));
+    TM_CHECK(sum == remote * (remote + 1) / 2, "MPI_Allreduce: %d, expected %d", sum,
+             remote * (remote + 1) / 2);
+    free(all);
+}
+
 static void intercommunicators(void)
 {
-    int side = tm_rank % 2, lead = 0 == side ? 1 : 0, first;
+    int side = tm_rank % 2, lead = 0 == side ? 1 : 0, first, rank, size;
     MPI_Comm half, inter, other;
     MPI_Group group;
 
     TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half));
     TM_MPI(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, lead, 77, &inter));
     check(inter);
+    collectives(inter, side);
     TM_MPI(MPI_Comm_dup(inter, &other));
     check_and_free(&other);
     /* The first of each side, and all the others. */
@@ -279,6 +309,10 @@ static void intercommunicators(void)
     check_and_free(&other);
     for (int high = 0; high < 2; high++) {
         TM_MPI(MPI_Intercomm_merge(inter, side == high, &other));
+        TM_MPI(MPI_Comm_rank(other, &rank));
+        TM_MPI(MPI_Comm_size(other, &size));
+        TM_CHECK(size == tm_size && (side == high || rank == first),
+                 "merged: rank %d of %d, %d of its side", rank, size, first);
         check_and_free(&other);
     }
     TM_MPI(MPI_Comm_free(&inter));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: many created, used and freed, many alive at once with the same tags, splits and
- * subsets, communicators freed while messages are on their way, ids used again, MPI_COMM_SELF, and
- * non-blocking creation.
+ * Communicators: many created, used and freed, many alive at once with the same tags, and
+ * non-blocking creation. (Those freed while messages are on their way: reuse.c; subsets:
+ * comm_kinds.c.)
  *
  * args: [communicators created one after the other] [communicators alive at once]
  */
@@ -117,104 +117,6 @@ static void many_alive(int count)
 }
 
 /*
- * MPI_Comm_free while operations are pending: they go on (MPI 3.1, 6.4.3). Then new communicators
- * take ids again.
- */
-static void freed_while_busy(int count, size_t n)
-{
-    for (int i = 0; i < count; i++) {
-        unsigned char *in[2], *out[2];
-        MPI_Request rreq[2], sreq[2];
-
-        for (int k = 0; k < 2; k++) {
-            MPI_Comm comm;
-
-            TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-            in[k] = tm_alloc(n);
-            out[k] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, i, k));
-            TM_MPI(MPI_Irecv(in[k], (int) n, MPI_BYTE, 0 == k ? tm_src : MPI_ANY_SOURCE, 3, comm,
-                             &rreq[k]));
-            TM_MPI((0 == i % 2 ? MPI_Isend : MPI_Issend)(out[k], (int) n, MPI_BYTE, tm_dst, 3, comm,
-                                                         &sreq[k]));
-            TM_MPI(MPI_Comm_free(&comm));
-        }
-        for (int k = 1; k >= 0; k--) {
-            tm_wait_recv(&rreq[k], in[k], tm_src, 3, n, tm_key(tm_src, tm_rank, i, k));
-            TM_MPI(MPI_Wait(&sreq[k], MPI_STATUS_IGNORE));
-            tm_free(in[k]);
-            tm_free(out[k]);
-        }
-    }
-}
-
-/* Split again and again until each is alone. */
-static void split_down(MPI_Comm comm, int depth)
-{
-    int rank, size;
-    MPI_Comm half;
-
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
-    ring(comm, depth, 1000, true);
-    if (1 == size) {
-        return;
-    }
-    TM_MPI(MPI_Comm_split(comm, rank < (size + 1) / 2, 0, &half));
-    split_down(half, depth + 1);
-    ring(comm, depth + 100, 5, false);
-    TM_MPI(MPI_Comm_free(&half));
-}
-
-/* Subsets: MPI_UNDEFINED, empty groups, MPI_Comm_create_group over some of the ranks only. */
-static void subsets(void)
-{
-    MPI_Group world, some;
-    MPI_Comm comm;
-    int n = 0, *ranks = tm_calloc((size_t) tm_size, sizeof(int));
-
-    for (int leave = 0; leave < tm_size; leave++) {
-        TM_MPI(MPI_Comm_split(MPI_COMM_WORLD, tm_rank == leave ? MPI_UNDEFINED : 0, 0, &comm));
-        TM_CHECK((MPI_COMM_NULL == comm) == (tm_rank == leave),
-                 "MPI_Comm_split with MPI_UNDEFINED gave the wrong communicator");
-        if (MPI_COMM_NULL != comm) {
-            ring(comm, 5, 50, true);
-            TM_MPI(MPI_Comm_free(&comm));
-        }
-    }
-    for (int i = tm_size - 1; i >= 0; i -= 2) {
-        ranks[n++] = i;
-    }
-    TM_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    TM_MPI(MPI_Group_incl(world, n, ranks, &some));
-    for (int i = 0; i < 20; i++) {
-        int me;
-
-        MPI_Group_rank(some, &me);
-        if (MPI_UNDEFINED != me) {
-            TM_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, some, i, &comm));
-            ring(comm, i, 5000, 0 == i % 2);
-            TM_MPI(MPI_Comm_free(&comm));
-        }
-    }
-    TM_MPI(MPI_Group_free(&some));
-    TM_MPI(MPI_Group_free(&world));
-    free(ranks);
-}
-
-/* MPI_COMM_SELF and duplicates of it: nobody else takes part. */
-static void self(void)
-{
-    for (int i = 0; i < 50 + 10 * tm_rank; i++) {
-        MPI_Comm comm;
-
-        ring(MPI_COMM_SELF, i, (size_t) i * 300, 0 == i % 2);
-        TM_MPI(MPI_Comm_dup(MPI_COMM_SELF, &comm));
-        ring(comm, i, (size_t) i * 300, 1 == i % 2);
-        TM_MPI(MPI_Comm_free(&comm));
-    }
-}
-
-/*
  * Non-blocking duplication with traffic on the parent. One at a time: Open MPI 4.1.4 can hang with
  * several of one parent.
  */
@@ -246,11 +148,6 @@ int main(int argc, char **argv)
     count = (int) tm_arg(argc, argv, 1, 1000);
     one_after_the_other(count);
     many_alive((int) tm_arg(argc, argv, 2, 100) | 1);
-    freed_while_busy(count / 10, 20);
-    freed_while_busy(count / 10, 100000);
-    split_down(MPI_COMM_WORLD, 0);
-    subsets();
-    self();
     idup();
     one_after_the_other(8);
     return tm_finish();

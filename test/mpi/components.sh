@@ -45,7 +45,7 @@ for algorithm in 1 2 3 6; do
         --mca coll_tuned_bcast_algorithm "$algorithm" --mca coll_tuned_alltoall_algorithm \
         "$((algorithm % 4))" "$collectives" 3000
 done
-right 4 "$(tm_mpi_program intercomm)" 3
+right 4 "$(tm_mpi_program comm_kinds)"
 
 onesided=$(tm_mpi_program onesided)
 export OMPI_MCA_mpi_yield_when_idle=1 # its locks are polled for

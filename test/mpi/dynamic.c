@@ -3,20 +3,26 @@
  * Processes of several jobs: this program starts more of itself with MPI_Comm_spawn, several times,
  * and communicates with them over the intercommunicator and over a merged one, then disconnects.
  * Then the halves of MPI_COMM_WORLD meet with MPI_Comm_accept and MPI_Comm_connect.  Nothing of the
- * children that have left stays mapped.
+ * children that have left stays mapped.  Or: MPI_Comm_spawn_multiple of two kinds of children,
+ * distinguished by their arguments; MPI_Comm_join of two processes.
  *
- * args: [children] [rounds]
+ * args: [children] [rounds], or "multiple", or "join"
  */
 /* TEST: np=1,2 args="1 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=1,2 args="2 3" env="OMPI_MCA_rmaps_base_oversubscribe=1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=1 args="2 2" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
 /* TEST: np=4 args="1 1" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=1,2 args="multiple" env="OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1" ompi=4.1 timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+/* TEST: np=2 args="join" timeout=60 upstream="PMIx_(Init|Connect|Disconnect|Fence)" */
+#include <execinfo.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
 #include "tm_test.h"
 
-#include <execinfo.h>
-#include <signal.h>
-
-enum { MAX_RANKS = 32, TAG = 5, TAG_WILD = 6 };
+enum { MAX_RANKS = 32, TAG = 5, TAG_WILD, TAG_KIND };
 
 static const size_t sizes[] = {0, 8, 40, 41, 4096, 16384, 16385, 100000, 1048577};
 
@@ -174,12 +180,101 @@ static void spawn(const char *program, int nchildren)
     meet(inter, true);
 }
 
-static int child(MPI_Comm parent)
+/* Two children with one argument, one with another. */
+static void multiple(char *program)
 {
+    char *commands[2] = {program, program}, *first[] = {"child", "1", NULL},
+         *second[] = {"child", "2", NULL};
+    char **arguments[2] = {first, second};
+    int count[2] = {2, 1}, codes[3], kind, size;
+    MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm children;
+
+    TM_MPI(MPI_Comm_spawn_multiple(2, commands, arguments, count, infos, 0, MPI_COMM_WORLD,
+                                   &children, codes));
+    TM_MPI(MPI_Comm_remote_size(children, &size));
+    TM_CHECK(3 == size && 0 == codes[0] && 0 == codes[1] && 0 == codes[2],
+             "MPI_Comm_spawn_multiple: %d children, codes %d %d %d", size, codes[0], codes[1],
+             codes[2]);
+    for (int k = 0; k < size && 0 == tm_rank; k++) {
+        TM_MPI(MPI_Recv(&kind, 1, MPI_INT, k, TAG_KIND, children, MPI_STATUS_IGNORE));
+        TM_CHECK(kind == (k < 2 ? 1 : 2), "child %d is of kind %d", k, kind);
+    }
+    check_pml(children, true);
+    meet(children, true);
+}
+
+/* kind: as which it was spawned, with others; 0: alone. */
+static int child(MPI_Comm parent, int kind)
+{
+    if (0 != kind) {
+        TM_MPI(MPI_Send(&kind, 1, MPI_INT, 0, TAG_KIND, parent));
+    }
     check_pml(parent, false);
     meet(parent, false);
     MPI_Finalize();
     return 0 != atomic_load(&tm_errors);
+}
+
+static struct in_addr address_of(const char *host)
+{
+    struct addrinfo hints = {.ai_family = AF_INET}, *found;
+    struct in_addr address = {htonl(INADDR_LOOPBACK)};
+    char mine[256] = "";
+
+    gethostname(mine, sizeof(mine) - 1);
+    if (0 != strcmp(host, mine) && 0 == getaddrinfo(host, NULL, &hints, &found)) {
+        address = ((struct sockaddr_in *) found->ai_addr)->sin_addr;
+        freeaddrinfo(found);
+    }
+    return address;
+}
+
+/* A connected socket between ranks 0 and 1. */
+static int make_socket(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t len = sizeof(address);
+    char host[256] = "";
+    int fd = socket(AF_INET, SOCK_STREAM, 0), port = 0, connected = fd;
+
+    if (fd < 0) {
+        TM_FATAL("no socket");
+    }
+    if (0 == tm_rank) {
+        if (0 != bind(fd, (struct sockaddr *) &address, len) || 0 != listen(fd, 1) ||
+            0 != getsockname(fd, (struct sockaddr *) &address, &len)) {
+            TM_FATAL("cannot listen");
+        }
+        port = address.sin_port;
+        gethostname(host, sizeof(host) - 1);
+    }
+    TM_MPI(MPI_Bcast(&port, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    TM_MPI(MPI_Bcast(host, sizeof(host), MPI_CHAR, 0, MPI_COMM_WORLD));
+    if (0 == tm_rank) {
+        connected = accept(fd, NULL, NULL);
+        close(fd);
+    } else {
+        address.sin_port = (in_port_t) port;
+        address.sin_addr = address_of(host);
+        if (0 != connect(fd, (struct sockaddr *) &address, len)) {
+            TM_FATAL("cannot connect");
+        }
+    }
+    return connected;
+}
+
+/* Ranks 0 and 1 have nothing but a socket between them. */
+static void join(void)
+{
+    int fd = make_socket(), size;
+    MPI_Comm inter;
+
+    TM_MPI(MPI_Comm_join(fd, &inter));
+    TM_MPI(MPI_Comm_remote_size(inter, &size));
+    TM_CHECK(1 == size, "MPI_Comm_join: %d remote ranks", size);
+    meet(inter, 0 == tm_rank);
+    close(fd);
 }
 
 /* The even ranks accept, the odd ones connect. */
@@ -277,7 +372,15 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_get_parent(&parent));
     if (MPI_COMM_NULL != parent) {
         tm_name = "dynamic (child)";
-        return child(parent);
+        return child(parent, (int) tm_arg(argc, argv, 2, 0));
+    }
+    if (argc > 1 && 0 == strcmp(argv[1], "multiple")) {
+        multiple(argv[0]);
+        return tm_finish();
+    }
+    if (argc > 1 && 0 == strcmp(argv[1], "join")) {
+        join();
+        return tm_finish();
     }
     nchildren = (int) tm_arg(argc, argv, 1, 1);
     rounds = (int) tm_arg(argc, argv, 2, 1);

@@ -57,5 +57,5 @@ over 2 TMDEV_TM_TAGS=4 TMDEV_SEED=7 TMDEV_HOLD_US=300 TMDEV_DELAY_US=200 random 
     "$(tm_seconds 5)"
 over 2 OMPI_MCA_pml_tm_verbs_tm=none random "$(tm_seed 47)" "$(tm_seconds 5)"
 over 2 ordering
-over 2 intercomm
+over 2 comm_kinds
 over 2 comms

@@ -2,14 +2,15 @@
 /*
  * Numbers that do not fit 31 or 32 bits: datatypes whose pieces lie gigabytes apart, before and
  * behind the buffer, and whose extent is gigabytes; messages of one byte less than 2 GiB, of
- * exactly 2 and 4 GiB, and of one byte more, and their counts. Skipped where too little memory is
- * free.
+ * exactly 2 and 4 GiB, and of one byte more, and their counts; one of more, of no round length, to
+ * a posted receive, and with gaps at both ends. Skipped where too little memory is free.
  *
- * args: extents|totals
+ * args: extents|totals|strided
  */
 /* TEST: np=1,2 args="extents" timeout=60 */
 /* TEST: np=2 args="extents" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=2 args="totals" ompi=4.1 timeout=600 short=turns */
+/* TEST: np=2 args="strided" timeout=300 short=turns */
 #include <sys/mman.h>
 
 #include "tm_test.h"
@@ -133,7 +134,10 @@ static void extents(void)
 
 static const size_t unit = (size_t) 1 << 20;
 
-/* n bytes: the unit again and again, stride bytes apart; 0 sends one unit of memory many times. */
+/*
+ * n bytes: a unit again and again, stride bytes apart; of a sender it may be less than a unit, or
+ * 0: the same memory is sent many times.
+ */
 static MPI_Datatype total_type(size_t n, MPI_Aint stride)
 {
     int whole = tm_int(n / unit), block[2] = {1, tm_int(n % unit)};
@@ -163,43 +167,53 @@ static void check_total(const MPI_Status *st, size_t n)
     TM_CHECK(count == want, "%zu bytes: MPI_Get_elements gave %d, expected %d", n, count, want);
 }
 
-/* From rank 0, which has one unit, to rank 1, which has it all. */
-static void total(size_t n)
+/* From rank 0, which has little memory, to rank 1, which has it all. */
+static void total(size_t n, size_t out_stride, size_t in_stride, bool is_posted)
 {
-    unsigned char *pattern = tm_alloc(unit);
-    MPI_Datatype type = total_type(n, 0 == tm_rank ? 0 : (MPI_Aint) unit);
+    size_t whole = n / unit, span = whole * in_stride + n % unit,
+           pattern_len = whole * out_stride + unit;
+    unsigned char *pattern = tm_alloc(pattern_len);
+    MPI_Datatype type = total_type(n, (MPI_Aint) (0 == tm_rank ? out_stride : in_stride));
+    MPI_Request req;
     MPI_Status st;
 
-    tm_fill(pattern, unit, n);
+    tm_fill(pattern, pattern_len, n);
     if (0 == tm_rank) {
         TM_MPI(MPI_Send(pattern, 1, type, 1, 1, comm));
         TM_MPI(MPI_Ssend(&n, 1, MPI_UNSIGNED_LONG, 1, 1, comm));
     } else {
-        unsigned char *buf = reserve(n + 1);
+        unsigned char *buf = reserve(span + 1);
         unsigned long behind = 0;
 
-        buf[n] = TM_GUARD_BYTE;
+        buf[span] = TM_GUARD_BYTE;
         tm_status_reset(&st);
-        TM_MPI(MPI_Probe(0, 1, comm, &st));
-        check_total(&st, n);
-        if (n <= 0x7fffffff) {
-            TM_MPI(MPI_Recv(buf, tm_int(n), MPI_BYTE, 0, 1, comm, &st));
+        if (is_posted) {
+            TM_MPI(MPI_Irecv(buf, 1, type, MPI_ANY_SOURCE, 1, comm, &req));
+            TM_MPI(MPI_Wait(&req, &st));
         } else {
-            TM_MPI(MPI_Recv(buf, 1, type, 0, 1, comm, &st));
+            TM_MPI(MPI_Probe(0, 1, comm, &st));
+            check_total(&st, n);
+            if (n <= 0x7fffffff) {
+                TM_MPI(MPI_Recv(buf, tm_int(n), MPI_BYTE, 0, 1, comm, &st));
+            } else {
+                TM_MPI(MPI_Recv(buf, 1, type, 0, 1, comm, &st));
+            }
         }
         check_total(&st, n);
         TM_MPI(MPI_Recv(&behind, 1, MPI_UNSIGNED_LONG, 0, 1, comm, MPI_STATUS_IGNORE));
         TM_CHECK(behind == n, "the message behind is %lu, expected %zu", behind, n);
-        for (size_t at = 0; at < n; at += unit) {
-            size_t len = n - at < unit ? n - at : unit;
+        for (size_t i = 0; i <= whole; i++) {
+            size_t len = i < whole ? unit : n % unit;
+            unsigned char *at = buf + i * in_stride;
 
-            if (!TM_CHECK(0 == memcmp(buf + at, pattern, len),
-                          "%zu bytes: wrong in the MiB from byte %zu", n, at)) {
+            if (!TM_CHECK(0 == memcmp(at, pattern + i * out_stride, len),
+                          "%zu bytes: piece %zu is wrong", n, i) ||
+                (i < whole && !tm_expect_fill(at + unit, in_stride - unit, 0, "gap"))) {
                 break;
             }
         }
-        TM_CHECK(TM_GUARD_BYTE == buf[n], "%zu bytes: written behind the buffer", n);
-        munmap(buf, n + 1);
+        TM_CHECK(TM_GUARD_BYTE == buf[span], "%zu bytes: written behind the buffer", n);
+        munmap(buf, span + 1);
     }
     TM_MPI(MPI_Type_free(&type));
     tm_free(pattern);
@@ -220,8 +234,13 @@ int main(int argc, char **argv)
         if (tm_free_memory(comm) < 5 * gib || 2 != tm_size) {
             return tm_skip("this needs two ranks and 5 GiB of free memory");
         }
-        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            total(sizes[i]);
+        if (0 == strcmp(argv[1], "strided")) {
+            total(((size_t) 1 << 32) + 37 * unit + 12345, 0, unit, true);
+            total(((size_t) 1 << 32) + 37 * unit + 12345, 4096, unit + 4160, false);
+        } else {
+            for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                total(sizes[i], 0, unit, false);
+            }
         }
     }
     TM_MPI(MPI_Comm_free(&comm));

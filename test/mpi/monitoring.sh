@@ -50,7 +50,7 @@ done
 
 # What needs the requests as they are: states, statuses, probes, cancelling, collectives.
 for name in 'basic 70000' 'persistent 70000' waits 'probe 70000' 'cancel 50' 'collectives 3000' \
-    'truncate 20000'; do
+    'basic cut 20000'; do
     read -ra words <<<"$name"
     clean 2 "$(tm_mpi_program "${words[0]}")" "${words[@]:1}"
 done

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packed data and unusual types in messages: MPI_PACKED at either side or both, packed piecewise;
- * external32; distributed arrays, subarrays in Fortran order and indexed blocks, against the data
- * that MPI_Pack gives; types whose pieces overlap, which may be sent; types of nothing.
+ * records, and parts of them, with their counts; MPI_BOTTOM; external32; distributed arrays,
+ * subarrays in Fortran order and indexed blocks, against the data that MPI_Pack gives; types whose
+ * pieces overlap, which may be sent; types of nothing.
  */
 /* TEST: np=1,2,3 timeout=60 quick=yes */
 #include "tm_test.h"
@@ -104,6 +105,82 @@ static void packed(int n, int how)
     free(in);
     tm_free(obuf);
     tm_free(ibuf);
+}
+
+/*
+ * n records, and of one more the first k fields, into memory for records whose fields lie backwards
+ * and unaligned: what comes, and the counts of it.
+ */
+static void partial(int n, int k)
+{
+    enum { APART = 17, I = 11, D = 3, S = 0 };
+    static const int block[] = {1, 1, 1};
+    static const MPI_Aint disp[] = {offsetof(record_t, i), offsetof(record_t, d),
+                                    offsetof(record_t, s)},
+                          other[] = {I, D, S};
+    MPI_Datatype basic[] = {MPI_INT, MPI_DOUBLE, MPI_SHORT}, type[2] = {record_type()}, whole, tmp,
+                 apart;
+    record_t *out = tm_calloc((size_t) n + 1, sizeof(*out)), got;
+    unsigned char *in = tm_alloc(APART * ((size_t) n + 1));
+    int count, elements, want = 0 == k ? n : MPI_UNDEFINED;
+    MPI_Count elements_x;
+    MPI_Request req;
+    MPI_Status st;
+
+    for (int i = 0; i <= n; i++) {
+        out[i] = record_of(tm_rank, i);
+    }
+    TM_MPI(MPI_Type_create_struct(k, block, disp, basic, &type[1]));
+    TM_MPI(MPI_Type_create_struct(2, (const int[]){n, 1},
+                                  (const MPI_Aint[]){0, n * (MPI_Aint) sizeof(record_t)}, type,
+                                  &whole));
+    TM_MPI(MPI_Type_create_struct(3, block, other, basic, &tmp));
+    TM_MPI(MPI_Type_create_resized(tmp, 0, APART, &apart));
+    TM_MPI(MPI_Type_commit(&whole));
+    TM_MPI(MPI_Type_commit(&apart));
+    memset(in, 0xee, APART * ((size_t) n + 1));
+    TM_MPI(MPI_Isend(out, 1, whole, tm_dst, 8, comm, &req));
+    tm_status_reset(&st);
+    TM_MPI(MPI_Recv(in, n + 1, apart, tm_src, 8, comm, &st));
+    tm_expect_single(&st, tm_src, 8, 14 * (size_t) n + (0 == k ? 0 : 1 == k ? 4 : 12));
+    TM_MPI(MPI_Get_count(&st, apart, &count));
+    TM_MPI(MPI_Get_elements(&st, apart, &elements));
+    TM_MPI(MPI_Get_elements_x(&st, apart, &elements_x));
+    TM_CHECK(count == want && elements == 3 * n + k && elements_x == 3 * n + k,
+             "%d records and %d fields: count %d, elements %d, %lld", n, k, count, elements,
+             (long long) elements_x);
+    for (int i = 0; i < n + (k > 0); i++) {
+        const unsigned char *p = in + APART * i;
+
+        got = record_of(tm_src, i);
+        memcpy(&got.i, p + I, sizeof(got.i));
+        if (i < n || k > 1) {
+            memcpy(&got.d, p + D, sizeof(got.d));
+        }
+        if (i < n) {
+            memcpy(&got.s, p + S, sizeof(got.s));
+        }
+        record_t expected = record_of(tm_src, i);
+        if (!TM_CHECK(got.i == expected.i && got.d == expected.d && got.s == expected.s &&
+                          0xee == p[D - 1] && 0xee == p[APART - 1],
+                      "record %d of %d is %d %g %d", i, n, got.i, got.d, got.s)) {
+            break;
+        }
+    }
+    tm_expect_fill(in + APART * n + (0 == k ? 0 : S),
+                   0 == k   ? APART
+                   : 1 == k ? I
+                            : D,
+                   0xee, "behind a partial record");
+    TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
+    for (int i = 0; i < 2; i++) {
+        TM_MPI(MPI_Type_free(&type[i]));
+    }
+    TM_MPI(MPI_Type_free(&whole));
+    TM_MPI(MPI_Type_free(&tmp));
+    TM_MPI(MPI_Type_free(&apart));
+    free(out);
+    tm_free(in);
 }
 
 /* Big endian, whatever the machine; sent as bytes. */
@@ -246,7 +323,7 @@ static void nothing(void)
 {
     MPI_Datatype type[3];
     MPI_Status st;
-    int zero = 0, x = 5;
+    int zero = 0, x = 5, count = -1;
     MPI_Aint at = 100;
 
     TM_MPI(MPI_Type_contiguous(0, MPI_DOUBLE, &type[0]));
@@ -260,11 +337,54 @@ static void nothing(void)
         TM_MPI(MPI_Sendrecv(&x, 1000, type[i % 3], tm_dst, 40, &x, 77, type[i / 3], tm_src, 40,
                             comm, &st));
         tm_expect_single(&st, tm_src, 40, 0);
-        TM_CHECK(5 == x, "a message of nothing wrote to the buffer");
+        TM_MPI(MPI_Get_count(&st, type[i % 3], &count));
+        TM_CHECK(5 == x && 0 == count, "a message of nothing: %d in the buffer, count %d", x,
+                 count);
     }
     for (int i = 0; i < 3; i++) {
         TM_MPI(MPI_Type_free(&type[i]));
     }
+}
+
+/* Absolute addresses: several blocks of memory in one message with MPI_BOTTOM. */
+static void bottom(size_t n)
+{
+    enum { COUNT = 4 };
+    unsigned char *out[COUNT], *in[COUNT];
+    int block[COUNT];
+    MPI_Aint to[COUNT], from[COUNT];
+    MPI_Datatype stype, rtype;
+    MPI_Request req;
+    MPI_Status st;
+
+    for (int i = 0; i < COUNT; i++) {
+        block[i] = tm_int(n + (size_t) i);
+        out[i] = tm_alloc_data((size_t) block[i], tm_key(tm_rank, tm_dst, i, 7));
+        in[i] = tm_alloc((size_t) block[i]);
+        memset(in[i], 0xee, (size_t) block[i]);
+        TM_MPI(MPI_Get_address(out[i], &from[i]));
+        TM_MPI(MPI_Get_address(in[i], &to[i]));
+    }
+    TM_MPI(MPI_Type_create_hindexed(COUNT, block, from, MPI_BYTE, &stype));
+    TM_MPI(MPI_Type_create_hindexed(COUNT, block, to, MPI_BYTE, &rtype));
+    TM_MPI(MPI_Type_commit(&stype));
+    TM_MPI(MPI_Type_commit(&rtype));
+    for (int mode = 0; mode < 2; mode++) {
+        TM_MPI(MPI_Irecv(MPI_BOTTOM, 1, rtype, tm_src, 8, comm, &req));
+        TM_MPI((0 == mode ? MPI_Send : MPI_Ssend)(MPI_BOTTOM, 1, stype, tm_dst, 8, comm));
+        tm_status_reset(&st);
+        TM_MPI(MPI_Wait(&req, &st));
+        tm_expect_single(&st, tm_src, 8, COUNT * n + COUNT * (COUNT - 1) / 2);
+        for (int i = 0; i < COUNT; i++) {
+            tm_expect_data(in[i], (size_t) block[i], tm_key(tm_src, tm_rank, i, 7), "MPI_BOTTOM");
+            tm_expect_guard(in[i]);
+            memset(in[i], 0xee, (size_t) block[i]);
+        }
+    }
+    TM_MPI(MPI_Type_free(&stype));
+    TM_MPI(MPI_Type_free(&rtype));
+    tm_free_all(out, COUNT);
+    tm_free_all(in, COUNT);
 }
 
 int main(int argc, char **argv)
@@ -275,11 +395,17 @@ int main(int argc, char **argv)
         for (int how = 1; how < 4; how++) {
             packed(n, how);
         }
+        for (int i = 0; i < 3; i++) {
+            partial(n, i);
+        }
         external32(n);
         overlapping(n);
     }
     for (int n = 6; n < 5000; n *= 7) {
         arrays(n);
+    }
+    for (size_t n = 1; n < 1000000; n *= 11) {
+        bottom(n);
     }
     nothing();
     TM_MPI(MPI_Comm_free(&comm));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent requests: every mode restarted many times, MPI_Startall, inactive requests in waits
- * and tests, buffered sends restarted before the receiver has looked, and MPI_Request_free of
- * inactive and of active requests.
+ * Persistent requests: many restarted at once, in every kind of wait and test; buffered sends
+ * restarted before the receiver has looked; MPI_Request_free of active requests; types and
+ * communicators freed meanwhile. (Every mode of one that is restarted: basic.c.)
  *
  * args: [largest size]
  */
@@ -10,96 +10,9 @@
 /* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 #include "tm_complete.h"
 
-enum { MODE_STANDARD, MODE_BUFFERED, MODE_SYNCHRONOUS, MODE_READY, NMODES };
-
-enum { TAG_READY = 32000, TAG_DONE };
-
-typedef int (*send_init_fn_t)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-
-static const send_init_fn_t send_init_fn[NMODES] = {MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init,
-                                                    MPI_Rsend_init};
+enum { TAG_DONE = 32001 };
 
 static MPI_Comm comm, ctl; /* ctl: no test receives from it with wildcards */
-
-/* An inactive persistent request is complete with an empty status and stays what it is. */
-static void check_inactive(MPI_Request *req)
-{
-    MPI_Request before = *req;
-    MPI_Status st;
-    int flag = 0;
-
-    tm_status_reset(&st);
-    TM_MPI(MPI_Test(req, &flag, &st));
-    TM_CHECK(flag, "MPI_Test of an inactive request gives false");
-    tm_expect_empty(&st);
-    tm_status_reset(&st);
-    TM_MPI(MPI_Wait(req, &st));
-    tm_expect_empty(&st);
-    TM_CHECK(*req == before, "a wait changed the handle of an inactive persistent request");
-}
-
-static void restart(int mode, size_t n, int times, bool wild)
-{
-    unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
-    size_t bsend_size = 2 * (n + MPI_BSEND_OVERHEAD);
-    void *bsend_buf = MODE_BUFFERED == mode ? tm_buffer_attach(bsend_size) : NULL;
-    int tag = 10 + mode;
-    MPI_Request req[2];
-
-    if (MODE_BUFFERED == mode && !tm_is_strict()) {
-        /*
-         * pml/ob1 of 4.1.4 sends old data when it restarts a completed MPI_Bsend_init of more than
-         * 256 bytes
-         */
-        times = 1;
-    }
-
-    TM_MPI(send_init_fn[mode](out, (int) n, MPI_BYTE, tm_dst, tag, comm, &req[0]));
-    TM_MPI(MPI_Recv_init(in, (int) n, MPI_BYTE, wild ? MPI_ANY_SOURCE : tm_src,
-                         wild ? MPI_ANY_TAG : tag, comm, &req[1]));
-    check_inactive(&req[0]);
-    check_inactive(&req[1]);
-    for (int i = 0; i < times; i++) {
-        MPI_Status st;
-
-        tm_fill(out, n, tm_key(tm_rank, tm_dst, tag, i));
-        memset(in, 0xee, n);
-        if (0 == i % 2 || MODE_READY == mode) {
-            TM_MPI(MPI_Start(&req[1]));
-            if (MODE_READY == mode) {
-                tm_handshake(tm_src, tm_dst, TAG_READY, ctl); /* the receive is posted */
-            }
-            TM_MPI(MPI_Start(&req[0]));
-        } else {
-            TM_MPI(MPI_Startall(2, req));
-        }
-        tm_status_reset(&st);
-        TM_MPI(MPI_Wait(&req[1], &st));
-        tm_expect_message(&st, in, tm_src, tag, n, tm_key(tm_src, tm_rank, tag, i),
-                          "persistent receive");
-        TM_MPI(MPI_Wait(&req[0], MPI_STATUS_IGNORE));
-        TM_CHECK(MPI_REQUEST_NULL != req[0] && MPI_REQUEST_NULL != req[1],
-                 "a persistent request became null");
-        if (NULL != bsend_buf) {
-            tm_buffer_detach(bsend_buf, bsend_size);
-            bsend_buf = tm_buffer_attach(bsend_size);
-        }
-    }
-    check_inactive(&req[0]);
-    check_inactive(&req[1]);
-    TM_MPI(MPI_Request_free(&req[0]));
-    TM_MPI(MPI_Request_free(&req[1]));
-    TM_CHECK(MPI_REQUEST_NULL == req[0] && MPI_REQUEST_NULL == req[1],
-             "MPI_Request_free did not set the handle to null");
-    if (NULL != bsend_buf) {
-        tm_buffer_detach(bsend_buf, bsend_size);
-    }
-    tm_free(out);
-    tm_free(in);
-    if (wild) {
-        TM_MPI(MPI_Barrier(comm));
-    }
-}
 
 /* With all peers at once, waiting in several ways. */
 static void all_peers(size_t n, int times)
@@ -282,10 +195,6 @@ int main(int argc, char **argv)
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &ctl));
     nsizes = tm_sizes((size_t) tm_arg(argc, argv, 1, 1048577), sizes);
     for (int i = 0; i < nsizes; i++) {
-        for (int mode = 0; mode < NMODES; mode++) {
-            restart(mode, sizes[i], sizes[i] < 10000 ? 20 : 3, false);
-            restart(mode, sizes[i], 3, true);
-        }
         free_active(sizes[i], false, false);
         free_active(sizes[i], false, true);
         free_active(sizes[i], true, false);

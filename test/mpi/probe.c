@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Probe, MPI_Iprobe and the matched probes, with every pattern, from 0 bytes to rendezvous
- * sizes; the order in which they see messages; matched messages received late, out of order, and
- * when their communicator was freed; MPI_MESSAGE_NO_PROC.
+ * Probes of several messages: the order in which they see them; matched messages received late, out
+ * of order, and when their communicator was freed; MPI_MESSAGE_NO_PROC. (Each probe of one message,
+ * by every pattern, from 0 bytes to rendezvous sizes: basic.c.)
  *
  * args: [largest size]
  */
@@ -11,80 +11,7 @@
 /* TEST: np=2 args="1048577" env="OMPI_MCA_pml_tm_eager_limit=0" timeout=60 quick=yes */
 #include "tm_test.h"
 
-enum { PROBE, IPROBE, MPROBE_MRECV, MPROBE_IMRECV, IMPROBE_MRECV, IMPROBE_IMRECV, NKINDS };
-
 static MPI_Comm comm;
-
-/* The counts that a status gives for n bytes as bytes and as ints. */
-static void check_counts(const MPI_Status *st, int from, int tag, size_t n)
-{
-    int ints = -1, want = 0 == n % 4 ? (int) (n / 4) : MPI_UNDEFINED;
-
-    tm_expect_single(st, from, tag, n);
-    MPI_Get_count(st, MPI_INT, &ints);
-    TM_CHECK(ints == want, "MPI_Get_count in ints is %d, expected %d (%zu bytes)", ints, want, n);
-}
-
-/*
- * Probe for (from, tag), which is to give source want_src, want_tag and n bytes, and receive what
- * was found.
- */
-static void probe_and_receive(int kind, int from, int tag, int want_src, int want_tag, size_t n,
-                              uint64_t key)
-{
-    unsigned char *buf = tm_alloc(n);
-    MPI_Message msg = MPI_MESSAGE_NULL;
-    MPI_Request req;
-    MPI_Status st;
-    int flag = 0;
-
-    memset(buf, 0xee, n);
-    tm_status_reset(&st);
-    switch (kind) {
-    case PROBE:
-        TM_MPI(MPI_Probe(from, tag, comm, &st));
-        break;
-    case IPROBE:
-        tm_iprobe(from, tag, comm, &st);
-        break;
-    case MPROBE_MRECV:
-    case MPROBE_IMRECV:
-        TM_MPI(MPI_Mprobe(from, tag, comm, &msg, &st));
-        break;
-    default:
-        while (!flag) {
-            TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
-            TM_CHECK(flag || MPI_MESSAGE_NULL == msg,
-                     "MPI_Improbe found nothing but set a message");
-        }
-        break;
-    }
-    check_counts(&st, want_src, want_tag, n);
-    tm_status_reset(&st);
-    switch (kind) {
-    case PROBE:
-    case IPROBE:
-        TM_MPI(MPI_Recv(buf, (int) n, MPI_BYTE, from, tag, comm, &st));
-        break;
-    case MPROBE_MRECV:
-    case IMPROBE_MRECV:
-        TM_CHECK(MPI_MESSAGE_NULL != msg && MPI_MESSAGE_NO_PROC != msg,
-                 "the probe gave no message");
-        TM_MPI(MPI_Mrecv(buf, (int) n, MPI_BYTE, &msg, &st));
-        TM_CHECK(MPI_MESSAGE_NULL == msg, "the message is not null after MPI_Mrecv");
-        break;
-    default:
-        TM_CHECK(MPI_MESSAGE_NULL != msg && MPI_MESSAGE_NO_PROC != msg,
-                 "the probe gave no message");
-        TM_MPI(MPI_Imrecv(buf, (int) n, MPI_BYTE, &msg, &req));
-        TM_CHECK(MPI_MESSAGE_NULL == msg, "the message is not null after MPI_Imrecv");
-        TM_MPI(MPI_Wait(&req, &st));
-        break;
-    }
-    check_counts(&st, want_src, want_tag, n);
-    tm_expect_data(buf, n, key, "probed message");
-    tm_free(buf);
-}
 
 /* Nothing was sent: the non-blocking probes find nothing, whatever the pattern. */
 static void nothing_there(void)
@@ -100,34 +27,6 @@ static void nothing_there(void)
         flag = 1;
         TM_MPI(MPI_Improbe(from, tag, comm, &flag, &msg, &st));
         TM_CHECK(!flag && MPI_MESSAGE_NULL == msg, "MPI_Improbe found a message that nobody sent");
-    }
-    TM_MPI(MPI_Barrier(comm));
-}
-
-static void every_pattern(size_t max)
-{
-    size_t sizes[TM_MAX_SIZES];
-    int nsizes = tm_sizes(max, sizes);
-
-    for (int i = 0; i < nsizes; i++) {
-        size_t n = sizes[i];
-        unsigned char *buf = tm_alloc(n);
-
-        for (int kind = 0; kind < NKINDS; kind++) {
-            for (int pattern = 0; pattern < 4; pattern++) {
-                int tag = 100 * kind + pattern;
-                MPI_Request req;
-
-                tm_fill(buf, n, tm_key(tm_rank, tm_dst, tag, i));
-                TM_MPI((0 == pattern % 2 ? MPI_Isend : MPI_Issend)(buf, (int) n, MPI_BYTE, tm_dst,
-                                                                   tag, comm, &req));
-                probe_and_receive(kind, pattern & 1 ? MPI_ANY_SOURCE : tm_src,
-                                  pattern & 2 ? MPI_ANY_TAG : tag, tm_src, tag, n,
-                                  tm_key(tm_src, tm_rank, tag, i));
-                TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-            }
-        }
-        tm_free(buf);
     }
     TM_MPI(MPI_Barrier(comm));
 }
@@ -391,7 +290,6 @@ int main(int argc, char **argv)
     max = (size_t) tm_arg(argc, argv, 1, 1048577);
     TM_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     nothing_there();
-    every_pattern(max);
     order(30);
     order(10000);
     order(200000);

@@ -13,8 +13,9 @@
 lists=(4 1024) seeds=(1 2 3 4 5 6 7 8 9 10) programs=(basic) turn=$(tm_turn 2)
 [[ -z $turn ]] || seeds=("${seeds[@]:5*turn:5}") # each kind of faults with one of the lists
 if [[ $TM_OMPI_SERIES != 4.1 ]]; then # the same code under another Open MPI
-    lists=(4) seeds=(1 2) programs=(basic ordering probe truncate cancel cancel_send persistent
-        comms datatypes intercomm)
+    lists=(4) seeds=(1 2) programs=(basic ordering probe cancel cancel_send persistent comms
+        comm_kinds)
+    over 2 TMDEV_TM_TAGS=4 basic cut,types 1100000
 fi
 
 # Does the device match, or is it left out?

@@ -7,7 +7,7 @@
 # shellcheck source-path=SCRIPTDIR source=valgrind.bash
 . "$TM_SRC/test/mpi/valgrind.bash"
 
-check basic 2
+check basic 2 65537
 check random 2 "$(tm_seed 3)" 10 epochs=6
 check cancel 2
 check cancel_send 2 5

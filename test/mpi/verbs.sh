@@ -14,8 +14,7 @@ export OMPI_MCA_pml_tm_verbs_tm=none
 # Seconds of random traffic; programs besides those that TM_TEST_DEVICE=tmdev test/run has.
 seconds=$(tm_seconds 5) programs=()
 [[ $TM_OMPI_SERIES == 4.1 ]] ||
-    seconds=$(tm_seconds 2) programs=(ordering probe truncate cancel persistent comms datatypes
-        intercomm)
+    seconds=$(tm_seconds 2) programs=(ordering probe cancel persistent comms comm_kinds)
 
 tm_mpirun 2 --mca pml_tm_verbose 10 "$(tm_mpi_program hello)" || fail "hello"
 require "tmdev0"

@@ -21,7 +21,7 @@ for how in "${ways[@]}"; do
     export TMDEV_FABRIC=$$.$RANDOM
     check basic 2 "$how"
     check random 3 "$how" : 61 "$(tm_seconds 5)"
-    check truncate 2 "$how"
+    check basic 2 "$how" : cut 1048577
     check cancel 2 "$how"
     check persistent 2 "$how"
     check comms 4 "$how"
