@@ -28,61 +28,51 @@ static MPI_Info make_info(int which, const char *value)
 
 /*
  * Messages of sizes of every protocol, received by what is not ruled out; the promise: bit k stands
- * for keys[k].
+ * for keys[k]. Where messages may overtake, each has a tag of its own, or what a receive gets would
+ * not be certain.
  */
 static void traffic(MPI_Comm comm, int promise, int seed)
 {
     enum { COUNT = 60 };
     static const size_t sizes[] = {0, 8, 40, 100, 5000, 20000, 200000};
+    const bool is_exact = 0 != (promise & 1 << EXACT_LENGTH),
+               has_tags = 0 != (promise & (1 << ALLOW_OVERTAKING | 1 << NO_ANY_TAG)),
+               has_sources = 0 != (promise & 1 << NO_ANY_SOURCE);
     unsigned char *out[COUNT], *in[COUNT];
     MPI_Request sreq[COUNT], rreq[COUNT];
-    MPI_Status st[COUNT];
-    bool has_tags = 0 != (promise & 1 << ALLOW_OVERTAKING);
-    bool post_first = 0 == seed % 2;
 
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < COUNT; i++) {
-            size_t n = sizes[(i + seed) % 7],
-                   room = 0 != (promise & 1 << EXACT_LENGTH) ? n : n + (size_t) i;
-            /*
-             * Where messages may overtake, each has a tag of its own, or what a receive gets would
-             * not be certain.
-             */
-            int tag = has_tags ? i : i % 3;
-            int from = 0 == (promise & 1 << NO_ANY_SOURCE) && 0 == i % 2 ? MPI_ANY_SOURCE : tm_src;
+            size_t n = sizes[(i + seed) % 7], room = is_exact ? n : n + (size_t) i;
+            int tag = 0 != (promise & 1 << ALLOW_OVERTAKING) ? i : i % 3;
 
-            if (step == post_first) {
+            if (step == (0 == seed % 2)) {
                 out[i] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, i, seed));
                 TM_MPI(MPI_Isend(out[i], tm_int(n), MPI_BYTE, tm_dst, tag, comm, &sreq[i]));
             } else {
                 in[i] = tm_alloc(room);
-                TM_MPI(MPI_Irecv(in[i], tm_int(room), MPI_BYTE, from, tag, comm, &rreq[i]));
+                TM_MPI(MPI_Irecv(in[i], tm_int(room), MPI_BYTE,
+                                 has_sources || 0 != i % 2 ? tm_src : MPI_ANY_SOURCE, tag, comm,
+                                 &rreq[i]));
             }
         }
     }
     for (int i = 0; i < COUNT; i++) {
-        size_t n = sizes[(i + seed) % 7];
-
-        tm_status_reset(&st[i]);
-        TM_MPI(MPI_Wait(&rreq[i], &st[i]));
-        tm_expect_message(&st[i], in[i], tm_src, has_tags ? i : i % 3, n,
-                          tm_key(tm_src, tm_rank, i, seed), "under assertions");
+        tm_wait_recv(&rreq[i], in[i], tm_src, 0 != (promise & 1 << ALLOW_OVERTAKING) ? i : i % 3,
+                     sizes[(i + seed) % 7], tm_key(tm_src, tm_rank, i, seed));
         tm_free(in[i]);
     }
     TM_MPI(MPI_Waitall(COUNT, sreq, MPI_STATUSES_IGNORE));
     tm_free_all(out, COUNT);
-    if (0 == (promise & (1 << NO_ANY_TAG | 1 << ALLOW_OVERTAKING))) {
-        for (int i = 0; i < 10; i++) {
-            int a = 100 * tm_rank + i, b = -1;
-            int from = 0 == (promise & 1 << NO_ANY_SOURCE) ? MPI_ANY_SOURCE : tm_src;
+    for (int i = 0; !has_tags && i < 10; i++) {
+        int a = 100 * tm_rank + i, b = -1;
+        MPI_Status st;
 
-            tm_status_reset(&st[0]);
-            TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, tm_dst, i, &b, 1, MPI_INT, from, MPI_ANY_TAG, comm,
-                                &st[0]));
-            tm_expect_single(&st[0], tm_src, i, sizeof(int));
-            TM_CHECK(b == 100 * tm_src + i, "with any tag: got %d, expected %d", b,
-                     100 * tm_src + i);
-        }
+        tm_status_reset(&st);
+        TM_MPI(MPI_Sendrecv(&a, 1, MPI_INT, tm_dst, i, &b, 1, MPI_INT,
+                            has_sources ? tm_src : MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
+        tm_expect_single(&st, tm_src, i, sizeof(int));
+        TM_CHECK(b == 100 * tm_src + i, "with any tag: got %d, expected %d", b, 100 * tm_src + i);
     }
     TM_MPI(MPI_Barrier(comm));
 }

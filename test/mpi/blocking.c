@@ -12,6 +12,7 @@
 /* TEST: np=2 args="threads" env="OMPI_MCA_pml_tm_providers=shm OMPI_MCA_pml_tm_stream_limit=65536" */
 #include "tm_counter.h"
 #include "tm_threads.h"
+#include "tm_types.h"
 
 enum { MAX = 80000, NEAR = 3, TAG = 7, LAST = 9, ROUNDS = 30, SMALL = 100 };
 
@@ -19,33 +20,20 @@ static const size_t sizes[] = {16384, 16385, 20000, 32768, 49152, 65535, 65536, 
 
 enum { NUM_SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* MAX / 2 bytes in pairs, with gaps; as long as len contiguous bytes. */
-static MPI_Datatype pairs(size_t len)
-{
-    return tm_vector((int) (len / 2), 2, 3, MPI_BYTE);
-}
+/* Pairs of bytes with gaps, or bytes. */
+static tm_type_t *pairs, *byte;
 
-static void spread(char *to, const char *from, size_t len)
+static tm_layout_t layout(size_t len, bool is_strided)
 {
-    for (size_t i = 0; i < len; i++) {
-        to[i / 2 * 3 + i % 2] = from[i];
-    }
-}
-
-static void gather(char *to, const char *from, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        to[i] = from[i / 2 * 3 + i % 2];
-    }
+    return is_strided ? tm_layout_alloc(pairs, len / 2) : tm_layout_alloc(byte, len);
 }
 
 /* Rank 0: small messages around a long one, which is blocking. */
-static void send_one(const char *data, size_t len, bool is_strided)
+static void send_one(size_t len, bool is_strided)
 {
-    static char wide[2 * MAX];
+    tm_layout_t out = layout(len, is_strided);
     MPI_Request small[2 * NEAR];
     static char near[2 * NEAR][SMALL];
-    MPI_Datatype type;
 
     for (int i = 0; i < 2 * NEAR; i++) {
         tm_fill(near[i], SMALL, tm_key(0, 1, TAG, i));
@@ -53,21 +41,14 @@ static void send_one(const char *data, size_t len, bool is_strided)
     for (int i = 0; i < NEAR; i++) {
         TM_MPI(MPI_Isend(near[i], SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &small[i]));
     }
-    if (is_strided) {
-        type = pairs(len);
-        spread(wide, data, len);
-        TM_MPI(MPI_Send(wide, 1, type, 1, TAG, MPI_COMM_WORLD));
-        memset(wide, 0, sizeof(wide));
-        TM_MPI(MPI_Type_free(&type));
-    } else {
-        memcpy(wide, data, len);
-        TM_MPI(MPI_Send(wide, (int) len, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
-        memset(wide, 0, len); /* the send is complete: its memory is ours */
-    }
+    tm_layout_write(&out, len, tm_key(0, 1, TAG, (long) len), 0);
+    TM_MPI(MPI_Send(tm_layout_buf(&out), tm_int(out.count), out.type->mpi, 1, TAG, MPI_COMM_WORLD));
+    tm_layout_write(&out, 0, 0, 0); /* the send is complete: its memory is ours */
     for (int i = NEAR; i < 2 * NEAR; i++) {
         TM_MPI(MPI_Isend(near[i], SMALL, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &small[i]));
     }
     TM_MPI(MPI_Waitall(2 * NEAR, small, MPI_STATUSES_IGNORE));
+    tm_layout_free(&out);
 }
 
 static void expect_small(int i)
@@ -81,38 +62,30 @@ static void expect_small(int i)
 }
 
 /* room: bytes that the receive takes. */
-static void expect_long(const char *data, size_t len, bool is_strided, size_t room)
+static void expect_long(size_t len, bool is_strided, size_t room)
 {
-    static char wide[2 * MAX], got[MAX];
-    MPI_Datatype type = is_strided ? pairs(room) : MPI_BYTE;
+    tm_layout_t in = layout(room, is_strided);
     MPI_Status status;
     int rc;
 
-    memset(wide, 0, sizeof(wide));
+    tm_layout_write(&in, 0, 0, 0xee);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    rc = MPI_Recv(wide, is_strided ? 1 : (int) room, type, 0, TAG, MPI_COMM_WORLD, &status);
+    rc = MPI_Recv(tm_layout_buf(&in), tm_int(in.count), in.type->mpi, 0, TAG, MPI_COMM_WORLD,
+                  &status);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     TM_CHECK((room < len ? MPI_ERR_TRUNCATE : MPI_SUCCESS) == tm_class(rc),
              "a receive of %zu bytes for %zu: error class %d", room, len, tm_class(rc));
-    if (is_strided) {
-        gather(got, wide, room);
-        TM_MPI(MPI_Type_free(&type));
-    } else {
-        memcpy(got, wide, room);
-    }
-    TM_CHECK(0 == memcmp(got, data, room < len ? room : len), "%zu bytes are not what was sent",
-             len);
+    tm_expect_layout(&in, room, tm_key(0, 1, TAG, (long) len), 0xee, "a long message");
+    tm_layout_free(&in);
 }
 
 /* kind: bit 0 the sender's data, bit 1 the receiver's is not contiguous; bit 2 it is cut. */
-static void one_way(char *data, size_t len, int kind, bool is_late)
+static void one_way(size_t len, int kind, bool is_late)
 {
-    const size_t even = len & ~(size_t) 1;
-
-    tm_fill(data, len, tm_key(0, 1, TAG, (long) len));
+    len = 0 != kind ? len & ~(size_t) 1 : len;
     TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (0 == tm_rank) {
-        send_one(data, 0 != kind ? even : len, 0 != (kind & 1));
+        send_one(len, 0 != (kind & 1));
         return;
     }
     if (is_late) {
@@ -121,10 +94,7 @@ static void one_way(char *data, size_t len, int kind, bool is_late)
     for (int i = 0; i < NEAR; i++) {
         expect_small(i);
     }
-    expect_long(data, 0 != kind ? even : len, 0 != (kind & 2),
-                0 != (kind & 4) ? even / 4 * 2
-                : 0 != kind     ? even
-                                : len);
+    expect_long(len, 0 != (kind & 2), 0 != (kind & 4) ? len / 4 * 2 : len);
     for (int i = NEAR; i < 2 * NEAR; i++) {
         expect_small(i);
     }
@@ -182,11 +152,16 @@ int main(int argc, char **argv)
 {
     const bool is_threaded = argc > 1;
     tm_counter_t counter = {0};
+    tm_type_t *pair;
     bool is_counted;
     char *data;
 
     tm_init_thread(&argc, &argv, "blocking", is_threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     data = tm_calloc(1, MAX);
+    byte = tm_type_byte();
+    pair = tm_type_contiguous(2, byte, "pair");
+    pairs = tm_type_resized(pair, 0, 3, "pairs with gaps");
+    tm_type_free(pair);
     is_counted = tm_is_pml_tm() && 0 == tm_rank && !is_threaded &&
                  NULL == getenv("OMPI_MCA_pml_tm_providers");
     if (is_counted) {
@@ -194,8 +169,8 @@ int main(int argc, char **argv)
     }
     for (int kind = 0; kind < 8 && !is_threaded; kind++) {
         for (int i = 0; i < NUM_SIZES; i++) {
-            one_way(data, sizes[i], kind, false);
-            one_way(data, sizes[i], kind, true);
+            one_way(sizes[i], kind, false);
+            one_way(sizes[i], kind, true);
         }
     }
     if (is_counted) {
@@ -209,6 +184,8 @@ int main(int argc, char **argv)
     if (is_threaded) {
         run_threads();
     }
+    tm_type_free(pairs);
+    tm_type_free(byte);
     free(data);
     return tm_finish();
 }

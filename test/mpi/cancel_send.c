@@ -15,6 +15,7 @@
 /* TEST: np=2 device=tmdev args="40" env="OMPI_MCA_pml_tm_providers=^shm,tcp TMDEV_TM_TAGS=4 OMPI_MCA_mtl=^ofi" timeout=120 */
 /* TEST: np=2 device=tmdev args="10 2" env="OMPI_MCA_pml_tm_providers=^shm,tcp OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_mtl=^ofi" timeout=120 */
 #include "tm_threads.h"
+#include "tm_types.h"
 
 enum { MAX_THREADS = 8, TAG = 5, LARGE = 300000 };
 
@@ -28,47 +29,20 @@ typedef struct lane {
 } lane_t;
 
 /* A message to send: contiguous, or every other byte of its buffer. */
-typedef struct message {
-    unsigned char *mem;
-    MPI_Datatype type;
-    size_t n;
-} message_t;
+static tm_type_t *byte, *gaps;
 
-static message_t message_new(size_t n, bool is_strided, uint64_t key)
+static tm_layout_t message_new(size_t n, bool is_strided, uint64_t key)
 {
-    message_t m = {.n = n, .type = MPI_BYTE};
-    unsigned char *packed = tm_alloc_data(n, key);
+    tm_layout_t m = tm_layout_alloc(is_strided ? gaps : byte, n);
 
-    if (!is_strided) {
-        m.mem = packed;
-        return m;
-    }
-    m.mem = tm_alloc(2 * n);
-    for (size_t i = 0; i < n; i++) {
-        m.mem[2 * i] = packed[i];
-    }
-    tm_free(packed);
-    m.type = tm_vector((int) n, 1, 2, MPI_BYTE);
+    tm_layout_write(&m, n, key, 0);
     return m;
 }
 
-static int message_count(const message_t *m)
+static void start(const lane_t *lane, const tm_layout_t *m, int tag, bool is_sync, MPI_Request *req)
 {
-    return MPI_BYTE == m->type ? (int) m->n : 1;
-}
-
-static void message_free(message_t *m)
-{
-    if (MPI_BYTE != m->type) {
-        TM_MPI(MPI_Type_free(&m->type));
-    }
-    tm_free(m->mem);
-}
-
-static void start(const lane_t *lane, const message_t *m, int tag, bool is_sync, MPI_Request *req)
-{
-    TM_MPI((is_sync ? MPI_Issend : MPI_Isend)(m->mem, message_count(m), m->type, tm_dst, tag,
-                                              lane->comm, req));
+    TM_MPI((is_sync ? MPI_Issend : MPI_Isend)(tm_layout_buf(m), tm_int(m->count), m->type->mpi,
+                                              tm_dst, tag, lane->comm, req));
 }
 
 /* Wait, in any of the ways there are; was it cancelled? */
@@ -125,7 +99,7 @@ static void expect_nothing(const lane_t *lane)
 static void unmatched(lane_t *lane, size_t n, bool is_sync, bool is_strided)
 {
     uint64_t key = tm_key(tm_rank, tm_dst, TAG, (long) n);
-    message_t m = message_new(n, is_strided, key);
+    tm_layout_t m = message_new(n, is_strided, key);
     MPI_Request req;
     bool was_cancelled;
 
@@ -137,7 +111,7 @@ static void unmatched(lane_t *lane, size_t n, bool is_sync, bool is_strided)
     }
     was_cancelled = wait_cancelled(lane, &req);
     TM_CHECK(was_cancelled || (!is_sync && n < LARGE), "a send of %zu bytes was not cancelled", n);
-    message_free(&m);
+    tm_layout_free(&m);
     if (!tm_exchange(was_cancelled, tm_dst, tm_src, 1, lane->ctl)) {
         receive(lane, MPI_ANY_SOURCE, TAG, n, tm_key(tm_src, tm_rank, TAG, (long) n));
     }
@@ -155,7 +129,7 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
     for (int i = 0; i < rounds; i++) {
         int source = 0 == i % 2 ? tm_src : MPI_ANY_SOURCE, tag = 0 == i % 3 ? MPI_ANY_TAG : TAG;
         int mine, theirs;
-        message_t m = message_new(n, is_strided, tm_key(tm_rank, tm_dst, TAG, i));
+        tm_layout_t m = message_new(n, is_strided, tm_key(tm_rank, tm_dst, TAG, i));
         unsigned char *in = tm_alloc(n);
         MPI_Request sreq, rreq;
         bool is_first = 0 == tm_below(&lane->rng, 2);
@@ -172,14 +146,14 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
         mine = wait_cancelled(lane, &sreq);
         theirs = tm_exchange(mine, tm_dst, tm_src, 1, lane->ctl);
         won += mine;
-        message_free(&m);
+        tm_layout_free(&m);
         m = message_new(n, is_strided, tm_key(tm_rank, tm_dst, TAG, -1 - i));
         if (mine) {
             start(lane, &m, TAG, is_sync, &sreq);
         }
         tm_wait_recv(&rreq, in, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, theirs ? -1 - i : i));
         TM_MPI(MPI_Wait(&sreq, MPI_STATUS_IGNORE));
-        message_free(&m);
+        tm_layout_free(&m);
         tm_free(in);
     }
     expect_nothing(lane);
@@ -191,7 +165,7 @@ static void race(lane_t *lane, size_t n, bool is_sync, bool is_strided)
 /* Many at once, more than there is room for, cancelled in random order; some stay. */
 static void many(lane_t *lane, int count, size_t n, unsigned percent)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 0));
+    tm_layout_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 0));
     MPI_Request *req = tm_calloc((size_t) count, sizeof(*req));
     int *order = tm_calloc((size_t) count, sizeof(*order)), kept = 0, theirs;
 
@@ -216,14 +190,14 @@ static void many(lane_t *lane, int count, size_t n, unsigned percent)
     }
     TM_MPI(MPI_Waitall(count, req, MPI_STATUSES_IGNORE));
     expect_nothing(lane);
-    message_free(&m);
+    tm_layout_free(&m);
     free(req);
     free(order);
 }
 
 static void persistent(lane_t *lane, size_t n, bool is_sync)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 1));
+    tm_layout_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 1));
     MPI_Request req;
 
     TM_MPI((is_sync ? MPI_Ssend_init : MPI_Send_init)(m.mem, (int) n, MPI_BYTE, tm_dst, TAG,
@@ -242,13 +216,13 @@ static void persistent(lane_t *lane, size_t n, bool is_sync)
         TM_CHECK(!tm_wait_cancelled(&req, &st), "a send started again is still cancelled");
     }
     TM_MPI(MPI_Request_free(&req));
-    message_free(&m);
+    tm_layout_free(&m);
 }
 
 /* MPI_Request_free in place of a wait. */
 static void freed(lane_t *lane, size_t n)
 {
-    message_t m = message_new(n, false, 0);
+    tm_layout_t m = message_new(n, false, 0);
 
     for (int i = 0; i < 30; i++) {
         MPI_Request req;
@@ -259,13 +233,13 @@ static void freed(lane_t *lane, size_t n)
     }
     tm_exchange(0, tm_dst, tm_src, 1, lane->ctl); /* behind all that was to be cancelled */
     expect_nothing(lane);
-    message_free(&m);
+    tm_layout_free(&m);
 }
 
 /* A matched probe has the message: too late. */
 static void probed(lane_t *lane, size_t n)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 2));
+    tm_layout_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 2));
     unsigned char *in = tm_alloc(n);
     MPI_Message message;
     MPI_Request req;
@@ -282,12 +256,12 @@ static void probed(lane_t *lane, size_t n)
                       "message of a matched probe");
     TM_CHECK(!wait_cancelled(lane, &req), "a message that a probe had matched was cancelled");
     tm_free(in);
-    message_free(&m);
+    tm_layout_free(&m);
 }
 
 static void buffered(lane_t *lane, size_t n)
 {
-    message_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 3));
+    tm_layout_t m = message_new(n, false, tm_key(tm_rank, tm_dst, TAG, 3));
     MPI_Request req;
 
     TM_MPI(MPI_Ibsend(m.mem, (int) n, MPI_BYTE, tm_dst, TAG, lane->comm, &req));
@@ -295,14 +269,14 @@ static void buffered(lane_t *lane, size_t n)
     TM_CHECK(!wait_cancelled(lane, &req), "a buffered send was cancelled");
     receive(lane, tm_src, TAG, n, tm_key(tm_src, tm_rank, TAG, 3));
     expect_nothing(lane);
-    message_free(&m);
+    tm_layout_free(&m);
 }
 
 /* The receiver has freed the communicator when the send is cancelled, or will have. */
 static void comm_freed(lane_t *lane, size_t n, bool is_late)
 {
     bool is_sender = 0 == tm_rank % 2; /* who sends holds the communicator until that is done */
-    message_t m = message_new(n, false, 0);
+    tm_layout_t m = message_new(n, false, 0);
     lane_t gone = *lane;
     MPI_Request req;
 
@@ -320,7 +294,7 @@ static void comm_freed(lane_t *lane, size_t n, bool is_late)
         TM_MPI(MPI_Cancel(&req));
         TM_CHECK(wait_cancelled(lane, &req), "not cancelled in a communicator that is freed");
     }
-    message_free(&m);
+    tm_layout_free(&m);
 }
 
 static void *run(void *arg)
@@ -368,6 +342,8 @@ int main(int argc, char **argv)
     rounds = (int) tm_arg(argc, argv, 1, 60);
     size = (size_t) nthreads * (LARGE + MPI_BSEND_OVERHEAD);
     buffer = tm_buffer_attach(size);
+    byte = tm_type_byte();
+    gaps = tm_type_resized(byte, 0, 2, "byte with a gap");
     for (int i = 0; i < nthreads; i++) {
         lane_open(&lane[i], i);
     }
@@ -376,6 +352,8 @@ int main(int argc, char **argv)
         TM_MPI(MPI_Comm_free(&lane[i].comm));
         TM_MPI(MPI_Comm_free(&lane[i].ctl));
     }
+    tm_type_free(gaps);
+    tm_type_free(byte);
     tm_buffer_detach(buffer, size);
     return tm_finish();
 }

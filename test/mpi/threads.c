@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * MPI_THREAD_MULTIPLE: several threads of each rank send, receive, probe, cancel, free requests,
- * create communicators and call collectives at the same time.
+ * and create communicators at the same time.
  *
  * args: [part, or "all"] [threads] [percentage of the rounds] [how MPI begins, see begin()]
  */
@@ -188,46 +188,6 @@ static void comms(int id, int rounds)
         }
         TM_MPI(MPI_Comm_free(&c));
     }
-}
-
-/* Collectives, each thread on its communicator. */
-static void colls(int id, int rounds)
-{
-    enum { COUNT = 5000 };
-    int *a = tm_calloc((size_t) (COUNT * tm_size), sizeof(*a)),
-        *b = tm_calloc((size_t) (COUNT * tm_size), sizeof(*b));
-
-    for (int i = 0; i < rounds; i++) {
-        int n = 0 == i % 3 ? 1 : 1 == i % 3 ? 100 : COUNT, root = (i + id) % tm_size, bad = 0;
-
-        for (int k = 0; k < n; k++) {
-            a[k] = tm_rank + k + id + i;
-        }
-        TM_MPI(MPI_Allreduce(a, b, n, MPI_INT, MPI_SUM, parents[id]));
-        for (int k = 0; k < n; k++) {
-            bad += b[k] != tm_size * (k + id + i) + tm_size * (tm_size - 1) / 2;
-        }
-        TM_CHECK(0 == bad, "thread %d: MPI_Allreduce of %d: %d wrong", id, n, bad);
-        for (int k = 0; k < n; k++) {
-            a[k] = tm_rank == root ? 7 * k + id - i : -1;
-        }
-        TM_MPI(MPI_Bcast(a, n, MPI_INT, root, parents[id]));
-        for (int k = 0; k < n; k++) {
-            bad += a[k] != 7 * k + id - i;
-        }
-        TM_CHECK(0 == bad, "thread %d: MPI_Bcast of %d: %d wrong", id, n, bad);
-        for (int k = 0; k < n * tm_size; k++) {
-            a[k] = 1000 * tm_rank + 10 * (k / n) + id + k % n;
-        }
-        TM_MPI(MPI_Alltoall(a, n, MPI_INT, b, n, MPI_INT, parents[id]));
-        for (int k = 0; k < n * tm_size; k++) {
-            bad += b[k] != 1000 * (k / n) + 10 * tm_rank + id + k % n;
-        }
-        TM_CHECK(0 == bad, "thread %d: MPI_Alltoall of %d: %d wrong", id, n, bad);
-        TM_MPI(MPI_Barrier(parents[id]));
-    }
-    free(a);
-    free(b);
 }
 
 /* ---- probes ---- ----------------------------------------------------------------------------- */
@@ -743,7 +703,6 @@ int main(int argc, char **argv)
     part(wanted, "pairs", pairs, 4 * percent);
     part(wanted, "handoff", handoff, percent);
     part(wanted, "comms", comms, percent / 4);
-    part(wanted, "colls", colls, percent / 2);
     part(wanted, "probes", NULL, 4 * percent);
     part(wanted, "cancel", cancel, 4 * percent);
     part(wanted, "sleepers", sleepers, 2 * percent);
