@@ -22,7 +22,6 @@ BEGIN {
     describe("regret_us", "Regret: 200 round trips and exchanges of each size, one after the other, us in all", "sizes", "less")
     describe("depth_us", "Matching depth: 8-byte ping-pong behind N others, half the round trip, us", "N", "less")
     describe("drain_us", "Draining N receives or messages, last first if possible, us per message", "N", "less")
-    describe("overlap_pct", "Overlap of a transfer with computation on one side, percent", "bytes", "none")
     describe("halo_us", "Halo: both ranks exchange a face at once, us", "bytes", "less")
     describe("face_us", "Face: from or to memory that is not contiguous, one way, us", "bytes", "less")
     describe("memory_kib", "Memory: growth per process from before MPI_Init, KiB, mean over the ranks", "ranks", "less")
