@@ -44,8 +44,8 @@ static const fab_param_t fab_rows[] = {
         FAB_PARAM_NUMBER(-1, 0, INT_MAX),
         .unit = "bytes",
         .special = -1,
-        .special_means = "16384; 8192 over ofi and verbs, and for blocking sends inside a host if "
-                         "their receiver has found reading to be faster",
+        .special_means = "16384; 8192 over ofi and verbs, and inside a host if the receiver has "
+                         "found reading to be faster",
         .help = "Longest message that is sent with its data before its receive is known (eager "
                 "protocol); longer ones are announced and then fetched (rendezvous). Most that "
                 "providers take: self 16384, shm 4 MiB (its rings grow to four times this value, "

@@ -146,15 +146,11 @@ void fab_shm_long_fail(fab_shm_ep_t *ep, size_t len, unsigned way, int rc)
     one_less(ep, false);
 }
 
-bool fab_shm_stream_begin(fab_peer_t *peer, size_t len)
+/* A message of the first class comes, pushed.  True: it is to be timed. */
+static bool short_begin(fab_shm_ep_t *ep)
 {
-    fab_shm_ep_t *ep = peer->ep;
     bool is_timed;
 
-    if (0 != fab_shm_class(len)) {
-        fab_shm_long_begin(ep);
-        return true;
-    }
     if (0 != ep->num_open || NULL == ways_of(ep)) {
         return false;
     }
@@ -163,6 +159,17 @@ bool fab_shm_stream_begin(fab_peer_t *peer, size_t len)
         spell_begin(ep, fab_now_ns());
     }
     return is_timed;
+}
+
+bool fab_shm_stream_begin(fab_peer_t *peer, size_t len)
+{
+    fab_shm_ep_t *ep = peer->ep;
+
+    if (0 != fab_shm_class(len)) {
+        fab_shm_long_begin(ep);
+        return true;
+    }
+    return short_begin(ep);
 }
 
 void fab_shm_stream_end(fab_peer_t *peer, size_t len)
@@ -175,6 +182,18 @@ void fab_shm_stream_end(fab_peer_t *peer, size_t len)
         (void) fab_shm_spell_add(ep->ways, len, FAB_SHM_PUSH);
         fab_shm_spell_end(ep->ways, fab_now_ns());
     }
+}
+
+bool fab_shm_whole_begin(fab_peer_t *peer, size_t len, bool is_last)
+{
+    fab_shm_ep_t *ep = peer->ep;
+
+    if ((0 == ep->num_open && NULL != ep->ways && fab_shm_block_add(ep->ways, len, is_last)) ||
+        !short_begin(ep)) {
+        return false;
+    }
+    ep->ways->is_open = !is_last;
+    return true;
 }
 
 /* ---- exposed memory ----------------------------------------------------- */

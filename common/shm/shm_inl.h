@@ -213,12 +213,17 @@ static inline bool fab_is_pulled(const fab_peer_t *peer, size_t len)
 }
 
 /*
- * A long message that such a peer could have announced comes in fragments: its first one is here;
- * all of it is, if the first call returned true.  For the choice of shm_ways.h; of those of up to
- * 16 KiB most are not timed, since the clock costs some percent.
+ * For the choice of shm_ways.h: a message that such a peer could have announced comes in fragments,
+ * and its first one is here; all of it has been copied, if the first call returned true.
  */
 FAB_EXPORT bool fab_shm_stream_begin(fab_peer_t *peer, size_t len);
 FAB_EXPORT void fab_shm_stream_end(fab_peer_t *peer, size_t len);
+
+/*
+ * The same of one of up to 16 KiB that comes whole, and ends with fab_shm_stream_end().  is_last:
+ * the program has posted no more receives.
+ */
+FAB_EXPORT bool fab_shm_whole_begin(fab_peer_t *peer, size_t len, bool is_last);
 
 /*
  * Messages to a peer with FAB_CAP_RING lie in memory that both processes see, where fab_reserve()

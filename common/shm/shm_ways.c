@@ -331,7 +331,7 @@ static void grow_up(fab_shm_ways_t *ways, unsigned class)
 static void judge(fab_shm_ways_t *ways, uint64_t period)
 {
     const fab_shm_times_t times = {.period = time_for(period, ways->counted, ways->messages),
-                                   .spell = time_for(ways->took, ways->counted, ways->messages)};
+                                   .spell = time_for(ways->took, ways->timed, ways->num_timed)};
     const bool is_sure = note(trial_of(ways, ways->class), ways->way, &times);
 
     if (is_sure && ways->is_young) {
@@ -379,6 +379,7 @@ void fab_shm_spell_begin(fab_shm_ways_t *ways, uint64_t now, uint32_t peer)
     ways->spells++;
     ways->begun_at = now;
     ways->took = ways->bytes = ways->counted = ways->messages = 0;
+    ways->is_open = false;
 }
 
 bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way)
@@ -394,12 +395,14 @@ bool fab_shm_spell_add(fab_shm_ways_t *ways, size_t len, unsigned way)
         ways->messages++;
     }
     ways->bytes += len;
-    return ways->bytes >= FAB_SHM_SPELL_MAX;
+    return ways->bytes >= FAB_SHM_SPELL_MAX || ways->messages >= FAB_SHM_BLOCK;
 }
 
 void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now)
 {
     ways->took = now > ways->begun_at ? now - ways->begun_at : 1;
+    ways->timed = ways->counted;
+    ways->num_timed = ways->messages;
 }
 
 bool fab_shm_ways_is_turn(fab_shm_ways_t *ways)
@@ -410,6 +413,16 @@ bool fab_shm_ways_is_turn(fab_shm_ways_t *ways)
 
     ways->spells += is_turn ? 0 : 1; /* the peer is to see that this end receives */
     return is_turn;
+}
+
+bool fab_shm_block_add(fab_shm_ways_t *ways, size_t len, bool is_last)
+{
+    if (!ways->is_open || ways->messages >= FAB_SHM_BLOCK) {
+        return false;
+    }
+    ways->is_open = !is_last;
+    (void) fab_shm_spell_add(ways, len, FAB_SHM_PUSH);
+    return true;
 }
 
 void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len)

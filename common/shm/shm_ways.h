@@ -6,11 +6,14 @@
  *
  * Which is faster depends on the machine, on where the two processes run, on whether the data is
  * new, and on what both do besides.  So the receiver takes the time of whole spells.  A spell
- * begins with a long message while none is under way, and ends when none is, or after 1 MiB.  Two
- * times count, both by the receiver's clock:
+ * begins with a long message while none is under way, and ends when none is, or after 1 MiB or 32
+ * messages.  Two times count, both by the receiver's clock:
  *      spell    from its begin to its end
  *      period   from its begin to the begin of the next one.  This contains what a way costs
  *               besides: the sender's next writes, the reading of what came, the other direction
+ * Messages of the first class may be pushed whole.  Then what comes while more is awaited is one
+ * spell, a block: a window comes in bursts, with gaps in which this process sends its own, and both
+ * are its cost.  Of a block, spell is the time of the first message.
  *
  * Messages of similar length are a class, which has a way of its own.  A class uses its way, and
  * now and then tries the other one for a few spells:
@@ -51,6 +54,7 @@ enum {
     FAB_SHM_BASE = 4,            /* spells before a try that it is compared with */
     FAB_SHM_KNOWN = 4,           /* kinds of traffic for which a class remembers its way */
     FAB_SHM_SPELL_MAX = 1 << 20, /* bytes after which a spell ends */
+    FAB_SHM_BLOCK = 32,          /* messages after which a spell ends */
     FAB_SHM_TURN = 8,            /* of so many pushed messages of the first class one is timed */
 };
 
@@ -100,6 +104,9 @@ typedef struct fab_shm_ways {
     uint64_t bytes;    /* of all */
     uint64_t begun_at; /* ns */
     uint64_t took;     /* ns; 0: the spell has not ended */
+    uint64_t timed;    /* of counted, what came in that time */
+    uint32_t num_timed;
+    bool is_open; /* more pushed messages of the first class belong to it: a block */
 } fab_shm_ways_t;
 
 /* The class of a message of len bytes, at least 1. */
@@ -145,9 +152,15 @@ void fab_shm_spell_end(fab_shm_ways_t *ways, uint64_t now);
 
 /*
  * A message of the first class is being pushed: is its spell to be timed?  Each is while the class
- * has no verdict or tries, then one of FAB_SHM_TURN.
+ * has no verdict or tries, then one of FAB_SHM_TURN, since the clock costs some percent.
  */
 bool fab_shm_ways_is_turn(fab_shm_ways_t *ways);
+
+/*
+ * A message of the first class comes whole, and it is the last one that is awaited, or not.  True:
+ * it is of the block under way; false: a spell may begin with it.
+ */
+bool fab_shm_block_add(fab_shm_ways_t *ways, size_t len, bool is_last);
 
 /* A message of len bytes could not be pulled: others of its class are pushed for long. */
 void fab_shm_ways_refuse(fab_shm_ways_t *ways, size_t len);

@@ -7,6 +7,7 @@
 #include "fabric/fab_copy.h"
 #include "fabric/fab_look.h"
 #include "match/match_inl.h"
+#include "shm/shm_inl.h"
 
 #include "pml_tm/arrive/pml_tm_match.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
@@ -162,16 +163,35 @@ void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc)
     }
 }
 
+/*
+ * A message has come with its data, for this receive or none: could its sender have announced it?
+ * True: the choice of ways takes its time, until fab_shm_stream_end().
+ */
+static inline bool whole_begin(const mca_pml_tm_comm_t *tmc, const mca_pml_tm_recv_request_t *req,
+                               fab_peer_t *peer, size_t len)
+{
+    return OPAL_UNLIKELY(len > mca_pml_tm.whole_limit) && 0 != (peer->caps & FAB_CAP_RING) &&
+           (NULL == req || NULL != req->data) &&
+           fab_shm_whole_begin(peer, len, NULL != req && 0 == tmc->match.posted_count);
+}
+
 static NOINLINE void msg_eager_any(fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
     mca_pml_tm_comm_t *tmc;
-    bool is_bad;
+    bool is_bad, is_timed;
     mca_pml_tm_recv_request_t *req = mca_pml_tm_match_msg(peer, hdr, &tmc, &is_bad);
 
+    if (OPAL_UNLIKELY(is_bad)) {
+        return;
+    }
+    is_timed = whole_begin(tmc, req, peer, len);
     if (OPAL_LIKELY(NULL != req)) {
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
-    } else if (!is_bad) {
+    } else {
         mca_pml_tm_match_store(tmc, peer, hdr, data, len, len);
+    }
+    if (is_timed) {
+        fab_shm_stream_end(peer, len);
     }
 }
 
@@ -238,6 +258,7 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
     uint64_t key = hdr.tag & mca_pml_tm.match_mask;
     fab_match_recv_t *recv = NULL;
     mca_pml_tm_recv_request_t *req;
+    bool is_timed;
 
     if (0 != (mca_pml_tm.fast & PML_TM_FAST_LONGER) && is_fast_way(tmc, hdr, len, SIZE_MAX) &&
         mca_pml_tm_comm_is_sender(tmc, peer, (int32_t) (key >> 32))) {
@@ -253,8 +274,12 @@ static NOINLINE void msg_longer(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hd
         mca_pml_tm_recv_eager(req, peer, hdr, data, len);
         return;
     }
+    is_timed = whole_begin(tmc, req, peer, len);
     fab_copy(req->data, data, len);
     mca_pml_tm_deliver_end(req, key, len);
+    if (is_timed) {
+        fab_shm_stream_end(peer, len);
+    }
 }
 
 /* A short message, of another sender than the last one: only its source is checked here. */

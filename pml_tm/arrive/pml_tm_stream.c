@@ -40,7 +40,6 @@ bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long,
 
     if (!mca_pml_tm_peer_streams(peer, len) || req->is_untagged || 0 != req->core.id ||
         MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
-        !(req->core.is_private || (is_long && is_shared)) ||
         (NULL != record && record->must_hold)) {
         return false;
     }
@@ -48,6 +47,9 @@ bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long,
                   : NULL != req->data && (is_long || len > mca_pml_tm.whole_limit) &&
                         fab_is_pulled(peer, len)) {
         *is_announced = true;
+        return false;
+    }
+    if (!req->core.is_private && !(is_long && is_shared)) {
         return false;
     }
     return (fragment > 2 * sizeof(fab_rndv_t) &&

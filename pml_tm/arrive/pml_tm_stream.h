@@ -28,8 +28,9 @@
 /*
  * Is the message of a request streamed?  In a blocking send, which polls until all of it is out:
  * then the copies of both sides are under way at the same time.  Above the eager limit (is_long) a
- * nonblocking send announces it, since the receiver can then read it while the sender computes; a
- * blocking one, too, if the receiver has found that to be faster.
+ * nonblocking send announces it, since the receiver can then read it while the sender computes.  If
+ * the receiver has found that to be faster, a blocking send announces it, too, and either one a
+ * message that is not long, but above mca_pml_tm.whole_limit.
  *
  * Where processes share a processor, an answer costs a change from one to the other and back, which
  * takes longer than a copy: what the ring easily takes goes with its data, by a nonblocking send if
@@ -38,8 +39,7 @@
  * A request that has an id was to be announced, or is synchronous, before it was held back.
  *
  * If there is room for all fragments now, the ring keeps it free for them: it does not wrap early.
- * *is_announced is set if the message is not streamed since it is to be announced, also one that is
- * not long (up to the eager limit).  Lock held.
+ * *is_announced is set if the message is not streamed since it is to be announced.  Lock held.
  */
 bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long,
                              bool *is_announced);

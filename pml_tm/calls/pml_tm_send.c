@@ -368,13 +368,14 @@ static inline void send_progress(void)
     }
 }
 
-/* Is the message to go with all its data at once, and none held back? */
+/* Is the message to go with all its data at once?  Not if one is held back; or it is announced. */
 static inline bool may_send_inline(const fab_peer_t *peer, size_t len, bool is_awaited)
 {
     const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
 
     return len <= mca_pml_tm.eager_limit && len <= peer->eager_max &&
-           !(is_awaited && mca_pml_tm_peer_streams(peer, len)) &&
+           !(mca_pml_tm_peer_streams(peer, len) &&
+             (is_awaited || (len > mca_pml_tm.whole_limit && fab_is_pulled(peer, len)))) &&
            (OPAL_LIKELY(NULL == record) || !mca_pml_tm_flow_is_slow(record));
 }
 

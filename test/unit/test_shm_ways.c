@@ -732,7 +732,57 @@ static void short_ones(void **state)
     assert_true(changed > 1700);
 }
 
-/* A spell ends after 1 MiB. */
+/*
+ * Windows of short messages, in turn with shm_coop.c.  What is pushed comes in bursts, between
+ * which this process sends its own: most messages take little, and the gaps are what pushing costs.
+ */
+static void bursts(void **state)
+{
+    enum { WINDOW = 64, WINDOWS = 200, BURST = 16, LENGTH = 16384 };
+    static const double pulls[] = {1, 3}; /* us; pushed ones take 2 with their part of the gap */
+
+    (void) state;
+    for (int k = 0; k < 2; k++) {
+        unsigned pulled = 0;
+        end_t end;
+        end_begin(&end);
+        for (int i = 0; i < WINDOW * WINDOWS; i++) {
+            const bool is_first = 0 == i % WINDOW, is_last = WINDOW - 1 == i % WINDOW;
+            fab_shm_ways_t *ways = &end.ways;
+            const unsigned way = fab_shm_way_of(ways, LENGTH);
+            if (FAB_SHM_PULL == way) {
+                if (is_first || end.last[0] != way) {
+                    fab_shm_spell_begin(ways, end.now, 0);
+                }
+                end.now += (uint64_t) (1000 * pulls[k]);
+                if (fab_shm_spell_add(ways, LENGTH, way) || is_last) {
+                    fab_shm_spell_end(ways, end.now);
+                }
+                if (ways->took > 0 && !is_last) {
+                    fab_shm_spell_begin(ways, end.now, 0);
+                }
+            } else {
+                if (!fab_shm_block_add(ways, LENGTH, is_last) &&
+                    (fab_shm_ways_is_turn(ways) || ways->took > 0)) {
+                    fab_shm_spell_begin(ways, end.now, 0);
+                    (void) fab_shm_spell_add(ways, LENGTH, way);
+                    fab_shm_spell_end(ways, end.now + 500);
+                    ways->is_open = !is_last;
+                }
+                end.now += BURST - 1 == i % BURST ? 24500 : 500;
+            }
+            end.last[0] = way;
+            pulled += FAB_SHM_PULL == way;
+        }
+        if (0 == k) {
+            assert_true(pulled > 9 * WINDOW * WINDOWS / 10);
+        } else {
+            assert_true(pulled < WINDOW * WINDOWS / 10);
+        }
+    }
+}
+
+/* A spell ends after 1 MiB, or 32 messages. */
 static void spells_are_short(void **state)
 {
     end_t end;
@@ -745,7 +795,10 @@ static void spells_are_short(void **state)
     assert_true(fab_shm_spell_add(&end.ways, 65536, FAB_SHM_PUSH));
     fab_shm_spell_end(&end.ways, end.now);
     fab_shm_spell_begin(&end.ways, end.now, 0);
-    assert_false(fab_shm_spell_add(&end.ways, 65536, FAB_SHM_PUSH));
+    for (int i = 1; i < FAB_SHM_BLOCK; i++) {
+        assert_false(fab_shm_spell_add(&end.ways, 10000, FAB_SHM_PUSH));
+    }
+    assert_true(fab_shm_spell_add(&end.ways, 10000, FAB_SHM_PUSH));
 }
 
 /* Memory that cannot be read is not tried for long; other lengths are. */
@@ -798,6 +851,7 @@ int main(void)
         cmocka_unit_test(not_at_the_peers_cost),
         cmocka_unit_test(led),
         cmocka_unit_test(short_ones),
+        cmocka_unit_test(bursts),
         cmocka_unit_test(spells_are_short),
         cmocka_unit_test(refused),
         cmocka_unit_test(extreme_times),
