@@ -12,9 +12,9 @@ static const fab_param_t shm_rows[] = {
         FAB_PARAM_NUMBER(0, FAB_SHM_RING_MIN, FAB_SHM_RING_MAX),
         .unit = "bytes",
         .is_power_of_two = true,
-        .special_means = "262144; more than 8 processes of the job on the host: 131072, more than "
-                         "16: 65536, more than 128: 8 MiB divided by their number, at least 16 "
-                         "KiB",
+        .special_means = "262144, or 524288 with a second-level cache of 2 MiB or more and up to 4 "
+                         "processes of the job on the host; more than 8: 131072, more than 16: "
+                         "65536, more than 128: 8 MiB divided by their number, at least 16 KiB",
         .help = "Size of the shared-memory ring that a sender uses towards one receiver. A larger "
                 "ring holds more messages before a sender must wait. Of a long one 64 KiB are "
                 "used, and take memory, until 1 MiB has been sent, and a message of more than 300 "

@@ -57,15 +57,18 @@ static int seg_error(fab_shm_domain_t *dom, const char *call, size_t size, const
  * The size of a ring in bytes, if no parameter sets it.  Some processors get a line faster from the
  * second-level cache of another one than from the first, which is busy with loads and stores: an
  * Intel processor with 48 KiB of first level fills a ring of 256 KiB up to twice as fast as one of
- * 128 KiB or less.  To others the length makes no difference.  A ring uses its first part alone
- * until much has been sent (shm_ring_inl.h, "Growth").
+ * 128 KiB or less, and one of 512 KiB, which may take a quarter of its second level, up to 1.5
+ * times as fast as that.  To others the length makes no difference.  A ring uses its first part
+ * alone until much has been sent (shm_ring_inl.h, "Growth").
  *
  * With more processes rings are shorter: long ones only if those that a process receives by can all
  * be in its second-level cache, and at most FAB_SHM_RINGS_BYTES for all of them.
  */
 static uint32_t choose_ring_size(uint32_t num_local)
 {
-    uint32_t size = FAB_SHM_RING_LONG;
+    const long second_level = sysconf(_SC_LEVEL2_CACHE_SIZE); /* 0: it is not known */
+    uint32_t size = second_level / 4 >= FAB_SHM_RING_LONGER ? FAB_SHM_RING_LONGER
+                                                            : FAB_SHM_RING_LONG;
 
     while (size > FAB_SHM_RING_FIRST && (uint64_t) size * num_local > FAB_SHM_LONG_BYTES) {
         size /= 2;

@@ -53,6 +53,7 @@ enum {
     FAB_SHM_SPARE_RINGS = 1024,
     /* bytes of a ring: shm_segment.c says on what it depends */
     FAB_SHM_RING_LONG = 256 << 10,
+    FAB_SHM_RING_LONGER = 512 << 10,
     FAB_SHM_RING_FIRST = 64 << 10, /* of which so many are used at first */
     FAB_SHM_RING_LEAST = 16 << 10, /* where the job has very many processes here */
     /* of the rings of all processes that send to one: if they are long, and in any case */

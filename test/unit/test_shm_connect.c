@@ -39,6 +39,7 @@ static fab_shm_domain_t *shm_domain(world_t *world)
 /* ---- the kernel that is played ------------------------------------------ */
 
 static long page_size = 4096;
+static long second_level = 1 << 20; /* bytes of the second-level cache */
 static _Atomic long num_fallocates;
 static pthread_barrier_t *meet; /* where each thread's first fallocate() waits for the others */
 static _Thread_local bool has_met;
@@ -112,7 +113,9 @@ int __wrap_madvise(void *addr, size_t len, int advice)
 
 long __wrap_sysconf(int name)
 {
-    return _SC_PAGESIZE == name ? page_size : __real_sysconf(name);
+    return _SC_PAGESIZE == name            ? page_size
+           : _SC_LEVEL2_CACHE_SIZE == name ? second_level
+                                           : __real_sysconf(name);
 }
 
 int __wrap_open(const char *path, int flags, ...)
@@ -418,25 +421,33 @@ static void alone_ep_free(fab_shm_ep_t *ep)
     free(ep);
 }
 
-/* The length of a ring, by the number of processes of the job. */
+/* The length of a ring, by the number of processes of the job and the second-level cache. */
 static void test_ring_length(void **state)
 {
+    enum { KIB = 1024, MIB = 1024 * KIB };
     static const struct {
         uint32_t num_local;
         uint32_t size; /* bytes */
+        long second_level;
     } rows[] = {
-        {1, 256 << 10},  {2, 256 << 10},  {8, 256 << 10},  {9, 128 << 10},
-        {16, 128 << 10}, {17, 64 << 10},  {32, 64 << 10},  {128, 64 << 10},
-        {129, 32 << 10}, {256, 32 << 10}, {512, 16 << 10}, {4096, 16 << 10},
+        {1, 256 * KIB, 1 * MIB},      {2, 256 * KIB, 1 * MIB},  {8, 256 * KIB, 1 * MIB},
+        {9, 128 * KIB, 1 * MIB},      {16, 128 * KIB, 1 * MIB}, {17, 64 * KIB, 1 * MIB},
+        {32, 64 * KIB, 1 * MIB},      {128, 64 * KIB, 1 * MIB}, {129, 32 * KIB, 1 * MIB},
+        {256, 32 * KIB, 1 * MIB},     {512, 16 * KIB, 1 * MIB}, {4096, 16 * KIB, 1 * MIB},
+        {2, 512 * KIB, 2 * MIB},      {4, 512 * KIB, 2 * MIB},  {5, 256 * KIB, 2 * MIB},
+        {8, 256 * KIB, 2 * MIB},      {9, 128 * KIB, 2 * MIB},  {2, 512 * KIB, 64 * MIB},
+        {2, 256 * KIB, 2 * MIB - 64}, {2, 256 * KIB, 0},        {2, 256 * KIB, -1},
     };
     alone_t alone;
 
     (void) state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        second_level = rows[i].second_level;
         alone_open(&alone, rows[i].num_local);
         assert_int_equal(alone.dom->addr.ring_size, rows[i].size);
         fab_close(alone.fab, FAB_USER_PML);
     }
+    second_level = 1 * MIB;
 }
 
 /* Of four processes with a limit: rings, and bytes of the segment; 0: it does not open. */
