@@ -54,6 +54,31 @@ tm_mpirun_crashed()
         (($(grep -ac 'Signal: ' "$1") == 1))
 }
 
+# tm_await_mpirun PID SECONDS: until this mpirun, a child, has ended, or hangs; then it and its
+# ranks are killed.  Returns its status; 125: all of its ranks had ended for 10 s, so it hung itself,
+# in PMIx_server_finalize(); 124: the ranks hang.
+tm_await_mpirun()
+{
+    local pid=$1 i ended=0 states rc=0
+    for ((i = 0; i < 5 * $2 && ended < 50; i++)); do
+        kill -0 "$pid" 2>/dev/null || break
+        states=$(ps -o stat= --ppid "$pid" || true)
+        if [[ -n $states ]] && ! grep -qv '^Z' <<<"$states"; then
+            ended=$((ended + 1))
+        fi
+        sleep 0.2
+    done
+    if kill -0 "$pid" 2>/dev/null; then
+        rc=$((ended < 50 ? 124 : 125))
+        pkill -KILL -P "$pid" || true
+        kill -KILL "$pid" || true
+        wait "$pid" || true
+        return "$rc"
+    fi
+    wait "$pid" || rc=$?
+    return "$rc"
+}
+
 # tm_lost_message ERR: mpirun of Open MPI 4.1 says that it has lost what a process told the user.
 tm_lost_message()
 {

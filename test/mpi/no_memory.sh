@@ -14,44 +14,19 @@ gcc -O1 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o "$library" \
 limit=$((60 * ${TM_TEST_TIMEOUT_SCALE:-1}))
 choice=(--mca pml "$TM_TEST_PML")
 
-# watch PID: until this mpirun ends, or hangs although its ranks have ended: returns 1 then, and 2
-# if the ranks hang.
-watch()
-{
-    local i ended=0 states
-    for ((i = 0; i < 5 * limit; i++)); do
-        kill -0 "$1" 2>/dev/null || return 0
-        states=$(ps -o stat= --ppid "$1" || true)
-        if [[ -n $states ]] && ! grep -qv '^Z' <<<"$states"; then
-            ended=$((ended + 1))
-        fi
-        ((ended < 50)) || return 1
-        sleep 0.2
-    done
-    return 2
-}
-
 # job CALL RANK PROGRAM [ARGUMENT...]: returns its status, 125 if mpirun did not notice that the
 # ranks had ended, 124 if they hang; the output is in out and err.
 job()
 {
-    local call=$1 rank=$2 program pid rc=0 seen=0
+    local call=$1 rank=$2 program rc=0
     program=$(tm_mpi_program "$3")
     shift 3
     tm_mpirun_flags 2
     mpirun "${tm_mpirun_flags[@]}" "${choice[@]}" \
         env LD_PRELOAD="$library" TM_FAIL_CALL="$call" TM_FAIL_RANK="$rank" \
         TM_FAIL_COUNT="$TM_WORK/count" "$program" "$@" >out 2>err </dev/null &
-    pid=$!
-    watch "$pid" || seen=$?
-    ((seen == 0)) || pkill -KILL -P "$pid" || true
-    ((seen == 0)) || kill -KILL "$pid" || true
-    wait "$pid" || rc=$?
-    case $seen in
-        0) return "$rc" ;;
-        1) return 125 ;;
-        2) return 124 ;;
-    esac
+    tm_await_mpirun $! "$limit" || rc=$?
+    return "$rc"
 }
 
 # orderly WHAT STATUS NAME: what came of it is right, or an error that says why. After a job that
