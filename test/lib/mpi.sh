@@ -55,8 +55,8 @@ tm_mpirun_crashed()
 }
 
 # tm_await_mpirun PID SECONDS: until this mpirun, a child, has ended, or hangs; then it and its
-# ranks are killed.  Returns its status; 125: all of its ranks had ended for 10 s, so it hung itself,
-# in PMIx_server_finalize(); 124: the ranks hang.
+# ranks are killed.  Returns its status; 125: all of its ranks had ended for 10 s, so it hung
+# itself, in PMIx_server_finalize(); 124: the ranks hang.
 tm_await_mpirun()
 {
     local pid=$1 i ended=0 states rc=0
