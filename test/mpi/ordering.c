@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of matching (MPI 3.1, 3.5), with an oracle.
- *
- * one sender: each rank has one sender, so that each receive must get exactly one certain message,
- * whatever the timing: the first message in send order that it matches and that no earlier receive
- * took. Receives are posted before the messages, after their arrival, and in between. Patterns and
- * sizes are random.
- *
- * all senders: every rank sends to every rank, receives are random patterns. What one receive gets
- * is not certain, but no later receive may hold a message that an earlier receive, which holds a
- * later message of the same sender, would have matched.
+ * The order of matching (MPI 3.1, 3.5), with an oracle: each rank has one sender, so that each
+ * receive must get exactly one certain message, whatever the timing: the first message in send
+ * order that it matches and that no earlier receive took. Receives are posted before the messages,
+ * after their arrival, and in between. Patterns and sizes are random. (From all senders: random.c,
+ * whose oracle takes the source from what happened.)
  *
  * args: [rounds] [messages] [largest size]
  */
@@ -43,7 +38,6 @@ typedef struct receive {
     unsigned char *buf;
     MPI_Request req;
     MPI_Status st;
-    bool is_done;
 } receive_t;
 
 static MPI_Comm comm;
@@ -219,156 +213,6 @@ static void one_sender(int round, int n, int ntags, int wild, int posting)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/* ---- all senders ---- ------------------------------------------------------------------------ */
-
-/* Messages of src with tag that were taken by receives before r: they come in send order. */
-static int find_seq(const msg_t *in, int n, int tag, int nth)
-{
-    for (int i = 0; i < n; i++) {
-        if (in[i].tag == tag && 0 == nth--) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-/*
- * The k-th receive, in posting order, that got (src, tag) holds the k-th such message. Sets message
- * in each receive.
- */
-static void assign_messages(receive_t *r, int nr, msg_t **in, int n)
-{
-    for (int i = 0; i < nr; i++) {
-        int nth = 0;
-
-        if (!r[i].is_done) {
-            continue;
-        }
-        for (int j = 0; j < i; j++) {
-            nth += r[j].is_done && r[j].st.MPI_SOURCE == r[i].st.MPI_SOURCE &&
-                   r[j].st.MPI_TAG == r[i].st.MPI_TAG;
-        }
-        r[i].message = find_seq(in[r[i].st.MPI_SOURCE], n, r[i].st.MPI_TAG, nth);
-        if (!TM_CHECK(r[i].message >= 0, "receive %d got a message too many of source %d tag %d", i,
-                      r[i].st.MPI_SOURCE, r[i].st.MPI_TAG)) {
-            r[i].is_done = false;
-            continue;
-        }
-        TM_CHECK(pattern_matches(&r[i], r[i].st.MPI_SOURCE, r[i].st.MPI_TAG),
-                 "receive of source %d tag %d got %d %d", r[i].src, r[i].tag, r[i].st.MPI_SOURCE,
-                 r[i].st.MPI_TAG);
-        check_receive(&r[i], &in[r[i].st.MPI_SOURCE][r[i].message]);
-    }
-}
-
-static void check_overtaking(const receive_t *r, int nr)
-{
-    for (int i = 0; i < nr; i++) {
-        for (int j = i + 1; j < nr; j++) {
-            if (!r[j].is_done || !pattern_matches(&r[i], r[j].st.MPI_SOURCE, r[j].st.MPI_TAG)) {
-                continue;
-            }
-            if (!r[i].is_done) {
-                TM_CHECK(false, "receive %d (%d, %d) was passed over for receive %d", i, r[i].src,
-                         r[i].tag, j);
-            } else if (r[i].st.MPI_SOURCE == r[j].st.MPI_SOURCE) {
-                TM_CHECK(
-                    r[i].message < r[j].message,
-                    "receive %d (%d, %d) got message %d, the later receive %d message %d of %d", i,
-                    r[i].src, r[i].tag, r[i].message, j, r[j].message, r[i].st.MPI_SOURCE);
-            }
-        }
-    }
-}
-
-/* Complete what has completed among the nr receives. The number of them. */
-static int reap(receive_t *r, int nr)
-{
-    int n = 0;
-
-    for (int i = 0; i < nr; i++) {
-        int flag = 0;
-
-        if (!r[i].is_done) {
-            TM_MPI(MPI_Test(&r[i].req, &flag, &r[i].st));
-            r[i].is_done = 0 != flag;
-            n += 0 != flag;
-        }
-    }
-    return n;
-}
-
-static void all_senders(int round, int per_pair, int ntags, int wild, bool post_first)
-{
-    int total = per_pair * tm_size, planned = total, done = 0, nr = 0;
-    tm_rng_t rng = tm_rng((uint64_t) round, (uint64_t) tm_rank + 2000003);
-    msg_t **in = tm_calloc((size_t) tm_size, sizeof(*in)),
-          **out = tm_calloc((size_t) tm_size, sizeof(*out));
-    receive_t *r = tm_calloc((size_t) (2 * total + 1), sizeof(*r));
-
-    for (int p = 0; p < tm_size; p++) {
-        in[p] = plan_messages(round, p, tm_rank, per_pair, ntags);
-        out[p] = plan_messages(round, tm_rank, p, per_pair, ntags);
-    }
-    for (int i = 0; i < planned; i++) {
-        const msg_t *like =
-            &in[tm_below(&rng, (uint64_t) tm_size)][tm_below(&rng, (uint64_t) per_pair)];
-
-        r[i] = random_pattern(&rng, like->src, like->tag, wild);
-    }
-    for (; post_first && nr < planned; nr++) {
-        post_receive(&r[nr]);
-    }
-    TM_MPI(MPI_Barrier(comm));
-    for (int i = 0; i < per_pair; i++) {
-        for (int p = 0; p < tm_size; p++) {
-            int dst = (p + tm_rank) % tm_size;
-
-            start_send(&rng, &out[dst][i], dst);
-        }
-        for (int k = (int) tm_below(&rng, (uint64_t) (2 * tm_size + 1)); k > 0 && nr < planned;
-             k--, nr++) {
-            post_receive(&r[nr]);
-        }
-    }
-    for (; nr < planned; nr++) {
-        post_receive(&r[nr]);
-    }
-    /*
-     * Some of the random receives may never match: keep one that takes anything until all messages
-     * are here.
-     */
-    while (done < total) {
-        int n = reap(r, nr);
-
-        done += n;
-        if (done < total && (nr == planned || r[nr - 1].is_done)) {
-            r[nr] = (receive_t){.src = MPI_ANY_SOURCE, .tag = MPI_ANY_TAG, .message = -1};
-            post_receive(&r[nr++]);
-        }
-    }
-    for (int i = 0; i < nr; i++) {
-        if (!r[i].is_done) {
-            TM_MPI(MPI_Cancel(&r[i].req));
-            TM_CHECK(tm_wait_cancelled(&r[i].req, &r[i].st),
-                     "receive %d of %d holds a message although all have been received", i, nr);
-        }
-    }
-    assign_messages(r, nr, in, per_pair);
-    check_overtaking(r, nr);
-    for (int i = 0; i < nr; i++) {
-        tm_free(r[i].buf);
-    }
-    for (int p = 0; p < tm_size; p++) {
-        finish_sends(out[p], per_pair);
-        free(in[p]);
-    }
-    free(in);
-    free(out);
-    free(r);
-    TM_MPI(MPI_Barrier(comm));
-}
-
 int main(int argc, char **argv)
 {
     static const int wild[] = {0, 100, 15, 50, 85};
@@ -385,7 +229,6 @@ int main(int argc, char **argv)
         for (int posting = 0; posting < NPOST; posting++) {
             one_sender(i * 10 + posting, n, ntags, wild[i % 5], posting);
         }
-        all_senders(i * 10 + 7, 1 + n / (2 * tm_size), ntags, wild[i % 5], 0 == i % 2);
     }
     TM_MPI(MPI_Comm_free(&comm));
     return tm_finish();

@@ -2,7 +2,8 @@
 /*
  * Probes of several messages: the order in which they see them; matched messages received late, out
  * of order, and when their communicator was freed; MPI_MESSAGE_NO_PROC. (Each probe of one message,
- * by every pattern, from 0 bytes to rendezvous sizes: basic.c.)
+ * by every pattern, from 0 bytes to rendezvous sizes: basic.c; from anybody: flood_small.c,
+ * random.c.)
  *
  * args: [largest size]
  */
@@ -189,66 +190,6 @@ static void freed_before_received(size_t n)
     TM_MPI(MPI_Barrier(comm));
 }
 
-/*
- * Probe for anything from anybody while all send to all; the status must lead to exactly that
- * message.
- */
-static void from_anybody(int per_peer, size_t max)
-{
-    int total = per_peer * tm_size;
-    int *seen = tm_calloc((size_t) tm_size, sizeof(int));
-    MPI_Request *req = tm_calloc((size_t) total, sizeof(*req));
-    unsigned char **out = tm_calloc((size_t) total, sizeof(*out));
-
-    for (int i = 0; i < total; i++) {
-        int to = (tm_rank + i) % tm_size, seq = i / tm_size;
-        tm_rng_t rng = tm_rng(77, tm_key(tm_rank, to, 9, seq));
-        size_t n = tm_rand_size(&rng, max);
-
-        out[i] = tm_alloc_data(n, tm_key(tm_rank, to, seq % 7, seq));
-        TM_MPI(MPI_Isend(out[i], (int) n, MPI_BYTE, to, seq % 7, comm, &req[i]));
-    }
-    for (int i = 0; i < total; i++) {
-        MPI_Message msg;
-        MPI_Status st;
-        int from, seq, bytes;
-
-        if (0 == i % 2) {
-            TM_MPI(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &st));
-        } else {
-            tm_improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &msg, &st);
-        }
-        from = st.MPI_SOURCE;
-        if (!TM_CHECK(from >= 0 && from < tm_size, "a probe gave source %d", from)) {
-            MPI_Abort(MPI_COMM_WORLD, 3);
-        }
-        seq = seen[from]++;
-        MPI_Get_count(&st, MPI_BYTE, &bytes);
-        tm_rng_t rng = tm_rng(77, tm_key(from, tm_rank, 9, seq));
-        size_t n = tm_rand_size(&rng, max);
-        if (!TM_CHECK(st.MPI_TAG == seq % 7 && (size_t) bytes == n,
-                      "probe: tag %d bytes %d, expected %d %zu", st.MPI_TAG, bytes, seq % 7, n)) {
-            MPI_Abort(MPI_COMM_WORLD, 3);
-        }
-        unsigned char *in = tm_alloc(n);
-        tm_status_reset(&st);
-        if (0 == i % 2) {
-            TM_MPI(MPI_Recv(in, (int) n, MPI_BYTE, from, seq % 7, comm, &st));
-        } else {
-            TM_MPI(MPI_Mrecv(in, (int) n, MPI_BYTE, &msg, &st));
-        }
-        tm_expect_message(&st, in, from, seq % 7, n, tm_key(from, tm_rank, seq % 7, seq),
-                          "message from anybody");
-        tm_free(in);
-    }
-    TM_MPI(MPI_Waitall(total, req, MPI_STATUSES_IGNORE));
-    tm_free_all(out, total);
-    free(out);
-    free(req);
-    free(seen);
-    TM_MPI(MPI_Barrier(comm));
-}
-
 static void no_proc(void)
 {
     MPI_Message msg = MPI_MESSAGE_NULL;
@@ -298,8 +239,6 @@ int main(int argc, char **argv)
     freed_before_received(10);
     freed_before_received(5000);
     freed_before_received(max);
-    from_anybody(100, 2000);
-    from_anybody(50, 200000);
     no_proc();
     nothing_there();
     TM_MPI(MPI_Comm_free(&comm));

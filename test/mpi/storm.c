@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Everybody at once: all ranks send random sizes to all ranks in rounds (storm), or to one rank,
- * which changes (incast), with receives posted before, after or by wildcard.
+ * which changes (incast), with receives posted before, after, after and in reverse, or by wildcard.
  *
  * args: storm|incast [rounds] [messages per pair and round] [largest size] [seconds]
  *
@@ -13,10 +13,12 @@
 /* TEST: np=4 args="storm 24 40 70000" env="OMPI_MCA_pml_tm_shm_single_copy=none" timeout=60 */
 /* TEST: np=4 args="incast 40 300 70000" timeout=60 */
 /* TEST: np=8 args="incast 32 200 20000" timeout=60 */
+/* TEST: np=1,2,4 args="incast 5 10000 200" timeout=90 */
+/* TEST: np=2 args="incast 5 2000 100000" env="OMPI_MCA_pml_tm_unexpected_max=65536" timeout=90 */
 /* TEST: np=4 args="incast 8 2000 100" env="OMPI_MCA_pml_tm_shm_ring_size=4096" timeout=60 */
 #include "tm_test.h"
 
-enum { BEFORE, AFTER, WILD_SOURCE, WILD_BOTH, NHOW };
+enum { BEFORE, AFTER, REVERSED, WILD_SOURCE, WILD_BOTH, NHOW };
 
 static MPI_Comm comm;
 static int per_pair;
@@ -27,6 +29,12 @@ static size_t size_of(int src, int dst, int round, int i)
     tm_rng_t rng = tm_rng(tm_key(src, dst, round, i), 3);
 
     return tm_rand_size(&rng, max_size);
+}
+
+/* Which of its sender's messages the k-th receive is for, if its source is given. */
+static int index_of(int how, int k)
+{
+    return REVERSED == how ? per_pair - 1 - k / tm_size : k / tm_size;
 }
 
 /* dst: the one who receives, or -1: all do. */
@@ -41,9 +49,9 @@ static void exchange(int round, int target)
     int *next = tm_calloc((size_t) tm_size, sizeof(int));
 
     for (int step = 0; step < 2; step++) {
-        if (step == (AFTER == how)) {
+        if (step == (AFTER == how || REVERSED == how)) {
             for (; nrecv < n && receives; nrecv++) {
-                int src = nrecv % tm_size, i = nrecv / tm_size;
+                int src = nrecv % tm_size, i = index_of(how, nrecv);
 
                 in[nrecv] = tm_alloc(max_size);
                 TM_MPI(MPI_Irecv(in[nrecv], (int) max_size, MPI_BYTE,
@@ -78,7 +86,7 @@ static void exchange(int round, int target)
          * Messages of a sender come in order, and receives were waited for in the order in which
          * they were posted.
          */
-        i = BEFORE == how || AFTER == how ? k / tm_size : next[src]++;
+        i = how < WILD_SOURCE ? index_of(how, k) : next[src]++;
         tm_expect_message(&st, in[k], how >= WILD_SOURCE ? src : k % tm_size, i,
                           size_of(src, tm_rank, round, i), tm_key(src, tm_rank, round, i), "storm");
         tm_free(in[k]);

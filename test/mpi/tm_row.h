@@ -576,7 +576,9 @@ static void transfer(const row_t *row)
                    .bytes = row->nfrom * row->from->size};
     size_t room = row->nto * row->to->size, attached = m.bytes + MPI_BSEND_OVERHEAD;
     bool is_cut = room < m.bytes;
-    int rounds = is_cut ? 1 : is_persistent(row->send) || STARTED == row->recv ? 3 : 1;
+    int rounds = !is_cut && (is_persistent(row->send) || STARTED == row->recv)
+                     ? (m.bytes < 5000 ? 3 : 2)
+                     : 1;
     void *buffer = NULL;
 
     if (!is_valid(row) || (is_cut && !can_cut(row, m.bytes))) {

@@ -402,6 +402,11 @@ static inline void tm_layout_fill(const tm_layout_t *l, unsigned char *mem, size
     ptrdiff_t extent = tm_type_extent(t);
     size_t done = 0;
 
+    if (1 == t->npieces && (ptrdiff_t) t->size == extent && l->count > 0) { /* all in one piece */
+        tm_fill_at(mem + t->piece[0].disp - l->lo, 0,
+                   bytes < l->count * t->size ? bytes : l->count * t->size, key);
+        return;
+    }
     for (size_t i = 0; i < l->count && done < bytes; i++) {
         for (size_t k = 0; k < t->npieces && done < bytes; k++) {
             size_t n = t->piece[k].len < bytes - done ? t->piece[k].len : bytes - done;
