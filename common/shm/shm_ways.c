@@ -13,6 +13,7 @@ enum {
     TIME_MAX = 1 << 30,   /* ns; longer ones are as long */
     SPELLS_SKIP = 2,      /* at first: memory is touched for the first time */
     SPELLS_FIRST = 4,     /* before the first try */
+    WARM = 262144,        /* bytes: such a spell has touched all of a ring, and is worth two */
     SPELLS_CLASS = 8,     /* ... of a class that has begun with the verdict of another one */
     SPELLS_LEAST = 32,    /* from one try to the next, at least */
     SPELLS_MOST = 192,    /* ... at most, before a way has been confirmed again and again */
@@ -254,11 +255,11 @@ static void follow(fab_shm_trial_t *trial, unsigned way)
     trial->left = SPELLS_CHANGED;
 }
 
-static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times)
+static void use(fab_shm_trial_t *trial, const fab_shm_times_t *times, unsigned spells)
 {
-    trial->left = (uint16_t) (trial->left > 0 ? trial->left - 1 : 0);
+    trial->left = (uint16_t) (trial->left > spells ? trial->left - spells : 0);
     if (trial->skip > 0) {
-        trial->skip--;
+        trial->skip = (uint8_t) (trial->skip > spells ? trial->skip - spells : 0);
         return;
     }
     trial->seen[trial->num_seen++ % FAB_SHM_BASE] = *times;
@@ -284,14 +285,15 @@ static bool is_bad(const fab_shm_trial_t *trial)
     return i == trial->num_seen;
 }
 
-/* A spell took these times by this way.  True: they brought a verdict without a doubt. */
-static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *times)
+/* A spell took these times by this way, and is worth so many.  True: a verdict without a doubt. */
+static bool note(fab_shm_trial_t *trial, unsigned way, const fab_shm_times_t *times,
+                 unsigned spells)
 {
     if (way != way_now(trial)) {
         return false; /* it was sent before its sender knew, or could go no other way */
     }
     if (!trial->is_trying) {
-        use(trial, times);
+        use(trial, times, spells);
         return false;
     }
     trial->seen[trial->num_seen++] = *times;
@@ -332,7 +334,8 @@ static void judge(fab_shm_ways_t *ways, uint64_t period)
 {
     const fab_shm_times_t times = {.period = time_for(period, ways->counted, ways->messages),
                                    .spell = time_for(ways->took, ways->timed, ways->num_timed)};
-    const bool is_sure = note(trial_of(ways, ways->class), ways->way, &times);
+    const bool is_sure = note(trial_of(ways, ways->class), ways->way, &times,
+                              ways->is_young && ways->counted >= WARM ? 2 : 1);
 
     if (is_sure && ways->is_young) {
         grow_up(ways, ways->class);

@@ -516,6 +516,22 @@ static void changes_are_found(void **state)
     }
 }
 
+/* The first try begins with the third message of 256 KiB or more, and with the fifth shorter one. */
+static void first_try(void **state)
+{
+    (void) state;
+    for (int size = 0; size < SIZES; size++) {
+        unsigned n = 0;
+        end_t end;
+        end_begin(&end);
+        while (FAB_SHM_PUSH == fab_shm_way_of(&end.ways, bytes_of(size)) && n < 100) {
+            note(&end, size, &(message_t){.way = FAB_SHM_PUSH}, 10, 12);
+            n++;
+        }
+        assert_int_equal(n, bytes_of(size) < 262144 ? 4 : 2);
+    }
+}
+
 /*
  * A machine on which the other way never pays: how many messages go that way?  The second time each
  * message takes twice as long now and then; that is tried once, not at each change.
@@ -843,6 +859,7 @@ int main(void)
         cmocka_unit_test(sizes_in_order),
         cmocka_unit_test(fast_turns),
         cmocka_unit_test(changes_are_found),
+        cmocka_unit_test(first_try),
         cmocka_unit_test(tries_are_few),
         cmocka_unit_test(better_by_and_by),
         cmocka_unit_test(classes),
