@@ -2,7 +2,7 @@
 /*
  * MPI_Cancel of receives that are posted, matched, completed, or being matched at that moment; of
  * persistent receives, with MPI_Request_free. A receive is either cancelled and its
- * message goes to the next one, or it is not and has it.
+ * message goes to the next one, or it is not and has it. (In a stream of messages: random.c.)
  *
  * args: [rounds of the races]
  */
@@ -170,89 +170,6 @@ static void race(int rounds, size_t n)
     tm_free(in);
 }
 
-/*
- * A window of receives, cancelled at random while a stream of messages arrives, which must stay
- * complete and in order.
- */
-static void stream(int count, size_t max)
-{
-    enum { WINDOW = 16 };
-    tm_rng_t sizes_out = tm_rng(5, (uint64_t) tm_rank), sizes_in = tm_rng(5, (uint64_t) tm_src),
-             rng = tm_rng(6, (uint64_t) tm_rank);
-    unsigned char *in[WINDOW];
-    MPI_Request rreq[WINDOW], *sreq = tm_calloc((size_t) count, sizeof(*sreq));
-    unsigned char **out = tm_calloc((size_t) count, sizeof(*out));
-    /* the window: receives head .. head + posted - 1, modulo WINDOW */
-    int head = 0, posted = 0, sent = 0, got = 0;
-
-    for (int i = 0; i < WINDOW; i++) {
-        in[i] = tm_alloc(max);
-    }
-    while (got < count || sent < count) {
-        MPI_Status st;
-        int flag = 0;
-
-        while (posted < WINDOW) {
-            int k = (head + posted++) % WINDOW;
-
-            TM_MPI(MPI_Irecv(in[k], (int) max, MPI_BYTE, tm_src, 4, comm, &rreq[k]));
-        }
-        for (int k = (int) tm_below(&rng, 4); k > 0 && sent < count && sent < got + 200;
-             k--, sent++) {
-            size_t n = tm_rand_size(&sizes_out, max);
-
-            out[sent] = tm_alloc_data(n, tm_key(tm_rank, tm_dst, 4, sent));
-            TM_MPI(MPI_Isend(out[sent], (int) n, MPI_BYTE, tm_dst, 4, comm, &sreq[sent]));
-        }
-        tm_status_reset(&st);
-        if (0 == tm_below(&rng, 3)) {
-            /*
-             * Cancel the newest one. Were an older one cancelled, the order would not be certain to
-             * us.
-             */
-            int k = (head + --posted) % WINDOW;
-
-            TM_MPI(MPI_Cancel(&rreq[k]));
-            if (tm_wait_cancelled(&rreq[k], &st)) {
-                continue;
-            }
-            /* It was matched, and so were all before it. */
-            for (; head % WINDOW != k; head++, got++, posted--) {
-                size_t n = tm_rand_size(&sizes_in, max);
-
-                tm_wait_recv(&rreq[head % WINDOW], in[head % WINDOW], tm_src, 4, n,
-                             tm_key(tm_src, tm_rank, 4, got));
-            }
-            flag = 1;
-            posted++;
-        } else {
-            TM_MPI(MPI_Test(&rreq[head % WINDOW], &flag, &st));
-        }
-        if (flag) {
-            size_t n = tm_rand_size(&sizes_in, max);
-
-            tm_expect_message(&st, in[head % WINDOW], tm_src, 4, n, tm_key(tm_src, tm_rank, 4, got),
-                              "stream with cancels");
-            head++;
-            got++;
-            posted--;
-        }
-    }
-    for (; posted > 0; head++, posted--) {
-        MPI_Status st;
-
-        TM_MPI(MPI_Cancel(&rreq[head % WINDOW]));
-        TM_CHECK(tm_wait_cancelled(&rreq[head % WINDOW], &st),
-                 "a receive has a message after the last one");
-    }
-    TM_MPI(MPI_Waitall(count, sreq, MPI_STATUSES_IGNORE));
-    tm_free_all(out, count);
-    tm_free_all(in, WINDOW);
-    free(out);
-    free(sreq);
-    TM_MPI(MPI_Barrier(ctl));
-}
-
 static void persistent(size_t n)
 {
     unsigned char *out = tm_alloc(n), *in = tm_alloc(n);
@@ -325,8 +242,6 @@ int main(int argc, char **argv)
         persistent(n);
         cancel_and_free(n);
     }
-    stream(10 * rounds, 100);
-    stream(5 * rounds, 100000);
     TM_MPI(MPI_Comm_free(&comm));
     TM_MPI(MPI_Comm_free(&ctl));
     return tm_finish();

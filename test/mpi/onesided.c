@@ -3,6 +3,7 @@
  * One-sided communication over whatever Open MPI chooses for it: MPI_Put, MPI_Get, MPI_Accumulate,
  * MPI_Get_accumulate, MPI_Fetch_and_op and MPI_Compare_and_swap with fences, locks, flushes and
  * start/post/complete/wait; created and allocated windows. osc/pt2pt is what uses a PML for it.
+ * (Operations with requests and with gaps: onesided_random.c, onesided_strided.c.)
  *
  * args: [rounds] ["safe": without what Open MPI 4.1.4's own choice, osc/rdma over vader, fails in
  * whatever the PML:
@@ -87,32 +88,6 @@ static void fence(window_t *w, int rounds)
     }
     tm_free(out);
     tm_free(in);
-}
-
-/* Every other word of the target, from a dense origin. */
-static void fence_strided(window_t *w, int rounds)
-{
-    int64_t *out = tm_alloc(MAX_WORDS * sizeof(*out));
-
-    for (int r = 0; r < rounds; r++) {
-        int n = counts[r % (NCOUNTS - 1)], bad = 0;
-        MPI_Datatype vector;
-
-        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
-        vector = tm_vector(n, 1, 2, MPI_INT64_T);
-        memset(w->base, 0x33, (MAX_WORDS + 1) * sizeof(*w->base));
-        TM_MPI(MPI_Win_fence(0, w->win));
-        TM_MPI(MPI_Put(out, n, MPI_INT64_T, tm_dst, 1, 1, vector, w->win));
-        TM_MPI(MPI_Type_free(&vector));
-        TM_MPI(MPI_Win_fence(0, w->win));
-        for (int i = 0; i < n; i++) {
-            bad += w->base[1 + 2 * i] != (int64_t) tm_word(key_of(tm_src, r), (uint64_t) i) ||
-                   0x3333333333333333 != w->base[2 + 2 * i];
-        }
-        TM_CHECK(0 == bad, "MPI_Put of %d words with a stride: %d wrong", n, bad);
-    }
-    TM_MPI(MPI_Win_fence(0, w->win));
-    tm_free(out);
 }
 
 /* All add to all. */
@@ -274,32 +249,6 @@ static void pscw(window_t *w, int rounds)
     tm_free(out);
 }
 
-/* Requests of single operations. */
-static void requests(window_t *w, int rounds)
-{
-    int64_t *out = tm_alloc(MAX_WORDS * sizeof(*out)), *in = tm_alloc(MAX_WORDS * sizeof(*in));
-
-    TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    TM_MPI(MPI_Win_lock_all(0, w->win));
-    for (int r = 0; r < rounds; r++) {
-        int n = counts[r % NCOUNTS];
-        MPI_Request req;
-
-        tm_fill(out, (size_t) n * sizeof(*out), key_of(tm_rank, r));
-        memset(in, 0xee, (size_t) n * sizeof(*in));
-        TM_MPI(MPI_Rput(out, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win, &req));
-        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        TM_MPI(MPI_Win_flush(tm_dst, w->win));
-        TM_MPI(MPI_Rget(in, n, MPI_INT64_T, tm_dst, 1, n, MPI_INT64_T, w->win, &req));
-        TM_MPI(MPI_Wait(&req, MPI_STATUS_IGNORE));
-        tm_expect_data(in, (size_t) n * sizeof(*in), key_of(tm_rank, r), "MPI_Rget");
-    }
-    TM_MPI(MPI_Win_unlock_all(w->win));
-    TM_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    tm_free(out);
-    tm_free(in);
-}
-
 int main(int argc, char **argv)
 {
     bool is_safe;
@@ -316,7 +265,6 @@ int main(int argc, char **argv)
         }
         w = window_open(0 == i % 2);
         fence(&w, rounds);
-        fence_strided(&w, rounds);
         accumulate(&w, rounds);
         tickets(&w, 2 * rounds);
         if (!is_safe) {
@@ -324,7 +272,6 @@ int main(int argc, char **argv)
         }
         exclusive(&w, rounds);
         pscw(&w, rounds);
-        requests(&w, rounds);
         window_close(&w);
     }
     return tm_finish();
