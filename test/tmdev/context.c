@@ -29,9 +29,7 @@ void tmdev_ctx_set_ops(struct verbs_context *v)
     v->query_port = tmdev_query_port;
     v->query_device_ex = tmdev_query_device_ex;
     v->create_cq_ex = tmdev_create_cq_ex;
-    v->modify_cq = tmdev_modify_cq;
     v->create_srq_ex = tmdev_create_srq_ex;
-    v->get_srq_num = tmdev_get_srq_num;
     v->post_srq_ops = tmdev_post_srq_ops;
     v->create_qp_ex = tmdev_create_qp_ex;
     v->alloc_td = tmdev_alloc_td;

@@ -238,8 +238,7 @@ static void end_poll(struct ibv_cq_ex *ibcq)
     }
 }
 
-/* ---- what an extended completion queue shows of the current completion
- * ------------------------------------------------------ */
+/* ---- what an extended completion queue shows of the current completion */
 
 static const struct ibv_wc *shown(const struct ibv_cq_ex *cq)
 {
@@ -436,36 +435,6 @@ TMDEV_PUBLIC int ibv_destroy_cq(struct ibv_cq *ibcq)
     free(cq->ring);
     free(cq);
     return 0;
-}
-
-TMDEV_PUBLIC int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
-{
-    tmdev_cq_t *cq = tmdev_cq(ibcq);
-    int rc = EINVAL;
-    pthread_mutex_lock(&cq->ring_lock);
-    uint32_t count = atomic_load(&cq->count);
-    if (cqe >= 1 && cqe <= TMDEV_MAX_CQE && (uint32_t) cqe >= count) {
-        tmdev_cqe_t *ring = calloc((size_t) cqe, sizeof(*ring));
-        rc = NULL == ring ? ENOMEM : 0;
-        for (uint32_t i = 0; 0 == rc && i < count; i++) {
-            ring[i] = cq->ring[(cq->head + i) % cq->size];
-        }
-        if (0 == rc) {
-            free(cq->ring);
-            cq->ring = ring;
-            cq->head = 0;
-            cq->size = (uint32_t) cqe;
-            ibcq->cqe = cqe;
-        }
-    }
-    pthread_mutex_unlock(&cq->ring_lock);
-    return rc;
-}
-
-int tmdev_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
-{
-    (void) cq;
-    return 0 == (attr->attr_mask & ~(uint32_t) IBV_CQ_ATTR_MODERATE) ? 0 : EINVAL;
 }
 
 int tmdev_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)

@@ -3,8 +3,8 @@
  * The devices, tmdev0 and others if asked for, and their ports: names, attributes, GIDs and keys.
  *
  * All processes that see one another are behind the same ports: each has one LID, and the same
- * GIDs. TMDEV_LID makes some of them other ports of the same subnet. On InfiniBand there is one
- * GID; as Ethernet, a port has four: RoCE v1 and v2 of a link-local and of an IPv4 address.
+ * GIDs. On InfiniBand there is one GID; as Ethernet, a port has four: RoCE v1 and v2 of a
+ * link-local and of an IPv4 address.
  */
 #include "tmdev.h"
 
@@ -80,8 +80,7 @@ TMDEV_PUBLIC int ibv_get_device_index(struct ibv_device *device)
 /* Of a port, counted from 1. */
 static uint32_t lid_of(const struct ibv_device *device, uint32_t port)
 {
-    return tmdev_settings()->lid + (uint32_t) (device - the_devices) * tmdev_settings()->ports +
-           port - 1;
+    return 1 + (uint32_t) (device - the_devices) * tmdev_settings()->ports + port - 1;
 }
 
 static atomic_bool has_changed; /* as tmdev_settings()->change says */
@@ -405,7 +404,7 @@ static bool is_cut(uint32_t lid)
 static uint32_t subnet_of(uint32_t lid)
 {
     const tmdev_settings_t *s = tmdev_settings();
-    uint32_t device = (lid - s->lid) / s->ports;
+    uint32_t device = (lid - 1) / s->ports;
     return device < TMDEV_DEVICES ? s->subnet[device] : 0;
 }
 

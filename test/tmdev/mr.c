@@ -314,10 +314,6 @@ static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, 
     int error = pin(addr, length, access);
     tmdev_node_t *node = tmdev_ctx(pd->context)->node;
     tmdev_node_lock(node);
-    if (0 == error &&
-        (length > tmdev_settings()->max_mr || node->mr_bytes > tmdev_settings()->max_mr - length)) {
-        error = ENOMEM;
-    }
     if (0 == error) {
         error = mr_insert(node, mr);
     }
@@ -329,7 +325,6 @@ static struct ibv_mr *mr_register(struct ibv_pd *pd, void *addr, size_t length, 
         mr->mr.lkey = mr->mr.rkey = mr->mr.handle << 8 | node->mr_generation++;
         mr->iova = iova;
         mr->access = access;
-        node->mr_bytes += length;
         atomic_fetch_add(&tmdev_pd(pd)->objects, 1);
     }
     tmdev_node_unlock(node);
@@ -388,7 +383,6 @@ TMDEV_PUBLIC int ibv_dereg_mr(struct ibv_mr *ibmr)
     }
     node->mrs[mr->mr.handle] = NULL;
     node->num_mrs--;
-    node->mr_bytes -= mr->mr.length;
     tmdev_node_unlock(node);
     atomic_fetch_sub(&tmdev_pd(ibmr->pd)->objects, 1);
     free(mr);

@@ -268,15 +268,6 @@ TMDEV_PUBLIC int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int
     return 0;
 }
 
-TMDEV_PUBLIC int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
-                                            uint32_t flags)
-{
-    (void) qp;
-    (void) op;
-    (void) flags;
-    return 0;
-}
-
 /* ---- making and destroying ----------------------------------------------- */
 
 static int check_caps(const struct ibv_qp_init_attr *init)

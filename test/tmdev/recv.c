@@ -457,8 +457,7 @@ static void deliver(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *fra
     }
 }
 
-/* ---- frames that are held back
- * --------------------------------------------------------------------------------------------- */
+/* ---- frames that are held back ---------------------------------------- */
 
 static void hold(tmdev_conn_t *conn, tmdev_qp_t *qp, const tmdev_frame_t *frame,
                  const uint8_t *payload)

@@ -311,8 +311,6 @@ static void read_settings(void)
 {
     settings.seed = number("TMDEV_SEED", 1, 0, UINT64_MAX);
     settings.is_quiet = 0 != number("TMDEV_QUIET", 0, 0, 1);
-    settings.is_fatal = 0 != number("TMDEV_FATAL", 0, 0, 1);
-    settings.lid = (uint32_t) number("TMDEV_LID", 1, 1, 0xbfff);
     settings.tm_tags = (uint32_t) number("TMDEV_TM_TAGS", 127, 0, 65535);
     settings.tm_ops = (uint32_t) number("TMDEV_TM_OPS", 8192, 1, 32768);
     settings.has_tm_rndv = 0 != number("TMDEV_TM_RNDV", 1, 0, 1);
@@ -322,18 +320,15 @@ static void read_settings(void)
     settings.is_rnr_misuse = 0 != number("TMDEV_RNR_IS_MISUSE", 0, 0, 1);
     settings.tm_left = (uint32_t) number("TMDEV_TM_LEFT", 1, 1, 2);
     settings.tm_blocks = (uint32_t) number("TMDEV_TM_BLOCKS", 1, 1, 64);
-    settings.tm_start = (uint16_t) number("TMDEV_TM_START", 0, 0, 65535);
     settings.max_msg = number("TMDEV_MAX_MSG", 1u << 30, 4096, 1u << 31);
     settings.max_inline = (uint32_t) number("TMDEV_MAX_INLINE", 220, 0, 4096);
     settings.has_qp_ops = 0 != number("TMDEV_QP_OPS", 1, 0, 1);
     settings.max_sq = (uint32_t) number("TMDEV_MAX_SQ", UINT32_MAX, 64, UINT32_MAX);
-    settings.max_mr = number("TMDEV_MAX_MR", UINT64_MAX, 4096, UINT64_MAX);
     settings.has_poll_progress = 0 != number("TMDEV_POLL", 1, 0, 1);
     settings.delay_us = (uint32_t) number("TMDEV_DELAY_US", 0, 0, 10000000);
     settings.rtr_ms = (uint32_t) number("TMDEV_RTR_MS", 0, 0, 100000);
     settings.fin_us = (uint32_t) number("TMDEV_FIN_US", 0, 0, 10000000);
     settings.hold_us = (uint32_t) number("TMDEV_HOLD_US", 0, 0, 10000000);
-    settings.hold_permille = (uint32_t) number("TMDEV_HOLD", 500, 0, 1000);
     settings.rnr_permille = (uint32_t) number("TMDEV_RNR", 0, 0, 1000);
     settings.qp_error_after = (uint32_t) number("TMDEV_QP_ERROR", 0, 0, UINT32_MAX);
     settings.qp_error_which = (uint32_t) number("TMDEV_QP_ERROR_QP", 0, 0, UINT32_MAX);
@@ -426,9 +421,6 @@ int tmdev_misuse(int error, const char *format, ...)
         va_end(args);
         /* One call, so that lines of several processes do not mix. */
         fprintf(stderr, "tmdev: [%ld] %s\n", (long) getpid(), text);
-    }
-    if (s->is_fatal) {
-        abort();
     }
     return error;
 }

@@ -189,12 +189,6 @@ TMDEV_PUBLIC int ibv_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)
     return 0;
 }
 
-int tmdev_get_srq_num(struct ibv_srq *srq, uint32_t *number)
-{
-    *number = tmdev_srq(srq)->number;
-    return 0;
-}
-
 TMDEV_PUBLIC int ibv_destroy_srq(struct ibv_srq *ibsrq)
 {
     tmdev_srq_t *srq = tmdev_srq(ibsrq);

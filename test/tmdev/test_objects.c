@@ -23,7 +23,7 @@ static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int
     CHECK(NULL != mr);
     struct ibv_qp *qp = connected_qp(&w, 1 - test_rank, &o, &far);
     if (0 == test_rank) {
-        test_send_to(1, &mr->rkey, sizeof(mr->rkey));
+        test_send(&mr->rkey, sizeof(mr->rkey));
         CHECK_EQUAL(post_recv(&w, qp, 7, 8192, 64), 0);
         test_barrier();
         get_failed(&w, 7, IBV_WC_WR_FLUSH_ERR);
@@ -34,7 +34,7 @@ static void refused(enum ibv_wr_opcode opcode, int qp_access, int mr_access, int
         CHECK_EQUAL(attr.qp_state, IBV_QPS_ERR);
     } else {
         uint32_t rkey;
-        test_receive_from(0, &rkey, sizeof(rkey));
+        test_receive(&rkey, sizeof(rkey));
         test_barrier();
         CHECK_EQUAL(
             post_rdma(&w, qp, opcode, 1, 0, 100, far.memory + (uint64_t) beyond, rkey + key_error),

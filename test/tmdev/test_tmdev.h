@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For the tests of tmdev: cases that run as two (or more) processes, each with a world of its own:
+ * For the tests of tmdev: cases that run as one or two processes, each with a world of its own:
  * device, protection domain, completion queue, memory. A failed CHECK ends the process, and fails
  * the case; so does a line on standard error that the case does not announce.
  */
@@ -35,7 +35,7 @@
         }                                                                                          \
     } while (0)
 
-enum { MAX_RANKS = 4 };
+enum { MAX_RANKS = 2 };
 extern int test_rank, test_ranks;
 
 typedef struct test_case {
@@ -52,8 +52,9 @@ int test_main(int argc, char **argv, const test_case_t *cases, size_t count);
 
 /* ---- in a case ----------------------------------------------------------- */
 
-void test_send_to(int rank, const void *data, size_t size);
-void test_receive_from(int rank, void *data, size_t size);
+/* To and from the other rank. */
+void test_send(const void *data, size_t size);
+void test_receive(void *data, size_t size);
 void test_barrier(void);
 double test_now(void);
 /* Seconds that a case may take: for what must end with it. Only a hang meets this limit. */
@@ -65,7 +66,7 @@ typedef struct completion {
     enum ibv_wc_status status;
     int opcode;
     unsigned int flags;
-    uint32_t byte_len, imm, qp_num, src_qp;
+    uint32_t byte_len, qp_num;
     struct ibv_wc_tm_info tm;
 } completion_t;
 

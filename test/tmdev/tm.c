@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HELD = 500 }; /* of 1000 list operations, if TMDEV_HOLD_US is set */
+
 /* Unexpected messages that may be unreported before the library asks for it. */
 #define SYNC_DIFFERENCE_MAX 0x3fffu
 
@@ -687,12 +689,12 @@ static int prepare(tmdev_srq_t *srq, struct ibv_ops_wr *wr, tmdev_op_t *op)
     return 0;
 }
 
-/* When an operation is executed: now, or by TMDEV_HOLD later; never before its predecessors. */
+/* When an operation is executed: now, or by TMDEV_HOLD_US later; never before its predecessors. */
 static void schedule(tmdev_srq_t *srq, tmdev_op_t *op)
 {
     const tmdev_settings_t *s = tmdev_settings();
     op->due_us = tmdev_now_us();
-    if (0 != s->hold_us && tmdev_chance(&srq->random, s->hold_permille)) {
+    if (0 != s->hold_us && tmdev_chance(&srq->random, HELD)) {
         op->due_us += tmdev_random(&srq->random) % s->hold_us + 1;
     }
     if (srq->ops_until_us > op->due_us) {
@@ -777,8 +779,6 @@ int tmdev_tm_init(tmdev_srq_t *srq, tmdev_cq_t *cq, const struct ibv_tm_cap *cap
     srq->cq = cq;
     srq->max_tags = srq->free_count = cap->max_num_tags;
     srq->max_ops = cap->max_ops;
-    srq->hw_count = srq->sw_count = tmdev_settings()->tm_start;
-    srq->unexp_in = srq->unexp_out = tmdev_settings()->tm_start;
     srq->random = tmdev_seed_of(0x10000u + srq->number);
     for (uint32_t i = 0; i < srq->max_tags; i++) {
         srq->free_tags[i] = i;

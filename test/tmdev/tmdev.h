@@ -58,8 +58,7 @@ typedef struct tmdev_qp tmdev_qp_t;
 typedef struct tmdev_srq tmdev_srq_t;
 typedef struct tmdev_conn tmdev_conn_t;
 
-/* ---- settings (settings.c): read from the environment once per process, see README.md
- * --------------------------------------- */
+/* ---- settings (settings.c): read from the environment once per process, see README.md */
 
 /* What of the ports changes while processes use them. */
 typedef enum {
@@ -111,11 +110,9 @@ typedef struct tmdev_settings {
     uint32_t gids;              /* of an Ethernet port */
     uint32_t foreign_gids;      /* 1, 2: those of the interface are of another name space */
     bool is_quiet;              /* no diagnostics */
-    bool is_fatal;              /* abort after a diagnostic */
     uint32_t mtu;               /* of the port, bytes */
     bool has_small_frames;      /* frames of MTU size, each delayed for itself */
     uint32_t hole;              /* bytes: longer packets are lost; 0: none is */
-    uint32_t lid;
     uint32_t tm_tags, tm_ops;
     bool has_tm_rndv;
     bool is_tm_silent; /* of receives that break off */
@@ -127,18 +124,15 @@ typedef struct tmdev_settings {
     uint32_t tm_blocks; /* places in the operations queue that each one takes */
     uint32_t general_error, command_error;        /* after so many messages to a TM-SRQ; 0: never */
     uint32_t start_error, next_error, poll_error; /* at so many successful polls; 0: never */
-    uint16_t tm_start;   /* first value of the counters of unexpected messages */
-    uint64_t max_msg;    /* bytes */
-    uint32_t max_inline; /* bytes */
-    bool has_qp_ops;     /* send_ops_flags */
-    uint32_t max_sq;     /* bytes of a send queue */
-    uint64_t max_mr;     /* bytes that may be registered at a time */
+    uint64_t max_msg;                             /* bytes */
+    uint32_t max_inline;                          /* bytes */
+    bool has_qp_ops;                              /* send_ops_flags */
+    uint32_t max_sq;                              /* bytes of a send queue */
     bool has_poll_progress;
     uint32_t delay_us; /* longest delay of a frame */
     uint32_t rtr_ms;   /* that making a queue pair of an Ethernet port ready to receive takes */
     uint32_t fin_us;   /* delay of the answers to rendezvous */
     uint32_t hold_us;  /* longest delay of a list operation */
-    uint32_t hold_permille;
     uint32_t rnr_permille;
     uint32_t qp_error_after; /* messages; 0: never */
     uint32_t qp_error_which; /* the n-th queue pair of the process; 0: all */
@@ -174,8 +168,7 @@ uint64_t tmdev_now_us(void);
 enum ibv_mtu tmdev_mtu_enum(uint32_t bytes);
 void *tmdev_alloc(size_t size);
 
-/* ---- the node (node.c): this process as a participant of the fabric, and its device thread
- * ----------------------------------- */
+/* ---- the node (node.c): this process as a participant of the fabric, and its device thread */
 
 typedef struct tmdev_timer {
     TAILQ_ENTRY(tmdev_timer) link;
@@ -210,7 +203,6 @@ struct tmdev_node {
     bool is_cut; /* nothing comes in or goes out */
     tmdev_mr_t **mrs;
     uint32_t mr_slots, next_mr, num_mrs;
-    uint64_t mr_bytes;
     uint8_t mr_generation;
 };
 
@@ -227,8 +219,7 @@ void tmdev_timer_init(tmdev_timer_t *timer, void (*fire)(void *), void *object);
 void tmdev_timer_arm(tmdev_node_t *node, tmdev_timer_t *timer, uint64_t delay_us);
 void tmdev_timer_cancel(tmdev_node_t *node, tmdev_timer_t *timer);
 
-/* ---- connections (conn.c), all under node->lock unless said otherwise
- * -------------------------------------------------------- */
+/* ---- connections (conn.c), under node->lock unless said otherwise -------- */
 
 struct tmdev_conn {
     TAILQ_ENTRY(tmdev_conn) link;
@@ -270,8 +261,7 @@ void tmdev_conn_close(tmdev_conn_t *conn);
 /* The ports have other LIDs, GIDs or keys from now on, as the settings ask for (device.c). */
 void tmdev_change_ports(void);
 
-/* ---- faults of the whole device (fault.c)
- * ------------------------------------------------------------------------------------- */
+/* ---- faults of the whole device (fault.c) ----------------------------- */
 
 void tmdev_faults_init(tmdev_node_t *node);
 /*
@@ -280,8 +270,7 @@ void tmdev_faults_init(tmdev_node_t *node);
  */
 void tmdev_faults_start(tmdev_node_t *node);
 
-/* ---- contexts and asynchronous events (context.c)
- * ---------------------------------------------------------------------------- */
+/* ---- contexts and asynchronous events (context.c) --------------------- */
 
 typedef struct tmdev_event {
     STAILQ_ENTRY(tmdev_event) link;
@@ -325,8 +314,7 @@ uint32_t tmdev_own_route(const tmdev_qp_t *qp);
 /* Are its two ports in different networks, so that no packet passes? */
 bool tmdev_is_apart(const tmdev_qp_t *qp);
 
-/* ---- protection domains and memory regions (mr.c)
- * ---------------------------------------------------------------------------- */
+/* ---- protection domains and memory regions (mr.c) --------------------- */
 
 /* The thread that is in a call on what is said to have one at a time; 0: none. */
 typedef atomic_ulong tmdev_alone_t;
@@ -385,8 +373,7 @@ bool tmdev_sges_scatter(tmdev_node_t *node, const struct ibv_pd *pd, const struc
 int tmdev_sges_gather(tmdev_node_t *node, const struct ibv_pd *pd, const struct ibv_sge *sges,
                       int count, uint64_t offset, uint64_t length, struct iovec *iov);
 
-/* ---- completion queues (cq.c) and channels (channel.c)
- * ----------------------------------------------------------------------- */
+/* ---- completion queues (cq.c) and channels (channel.c) ---------------- */
 
 /* What the client gets back by polling a completion. */
 typedef enum {
@@ -447,12 +434,10 @@ void tmdev_cq_clean(tmdev_cq_t *cq, const tmdev_qp_t *qp, const tmdev_srq_t *srq
 struct ibv_cq_ex *tmdev_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int tmdev_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int tmdev_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-int tmdev_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 void tmdev_channel_notify(struct ibv_comp_channel *channel, tmdev_cq_t *cq);
 void tmdev_channel_forget(struct ibv_comp_channel *channel, tmdev_cq_t *cq);
 
-/* ---- shared receive queues (srq.c, tm.c)
- * ------------------------------------------------------------------------------------- */
+/* ---- shared receive queues (srq.c, tm.c) ------------------------------ */
 
 typedef struct tmdev_recv {
     uint64_t wr_id;
@@ -534,7 +519,6 @@ int tmdev_rq_post(tmdev_rq_t *rq, const struct ibv_recv_wr *wr, const char *what
 bool tmdev_rq_take(tmdev_rq_t *rq, tmdev_recv_t *recv);
 bool tmdev_srq_take(tmdev_srq_t *srq, tmdev_recv_t *recv);
 struct ibv_srq *tmdev_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
-int tmdev_get_srq_num(struct ibv_srq *srq, uint32_t *number);
 int tmdev_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 int tmdev_tm_init(tmdev_srq_t *srq, tmdev_cq_t *cq, const struct ibv_tm_cap *cap);
@@ -546,8 +530,7 @@ int tmdev_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *op, struct ibv_op
  */
 void tmdev_tm_polled(tmdev_cqe_t *cqe);
 
-/* ---- queue pairs (qp.c), requester (send.c), responder (recv.c, tm.c)
- * ----------------------------------------------------------- */
+/* ---- queue pairs (qp.c), requester (send.c), responder (recv.c, tm.c) - */
 
 typedef enum {
     TMDEV_WQE_CLIENT,

@@ -11,12 +11,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static void *decline(void)
-{
-    errno = EOPNOTSUPP;
-    return NULL;
-}
-
 /*
  * fork(): the parent's registrations stay its own, as with kernels that copy pinned pages on fork.
  */
@@ -31,88 +25,13 @@ TMDEV_PUBLIC enum ibv_fork_status ibv_is_fork_initialized(void)
     return IBV_FORK_UNNEEDED;
 }
 
-TMDEV_PUBLIC int ibv_dontfork_range(void *base, size_t size);
-TMDEV_PUBLIC int ibv_dontfork_range(void *base, size_t size)
-{
-    (void) base;
-    (void) size;
-    return 0;
-}
-
-TMDEV_PUBLIC int ibv_dofork_range(void *base, size_t size);
-TMDEV_PUBLIC int ibv_dofork_range(void *base, size_t size)
-{
-    (void) base;
-    (void) size;
-    return 0;
-}
-
-/* ---- address handles and multicast: for datagrams
- * ---------------------------------------------------------------------------- */
-
 TMDEV_PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     (void) pd;
     (void) attr;
-    return decline();
-}
-
-TMDEV_PUBLIC struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
-                                                  struct ibv_grh *grh, uint8_t port)
-{
-    (void) pd;
-    (void) wc;
-    (void) grh;
-    (void) port;
-    return decline();
-}
-
-TMDEV_PUBLIC int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc,
-                                     struct ibv_grh *grh, struct ibv_ah_attr *attr)
-{
-    (void) context;
-    (void) port;
-    (void) wc;
-    (void) grh;
-    (void) attr;
     errno = EOPNOTSUPP;
-    return -1;
+    return NULL;
 }
-
-TMDEV_PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
-{
-    (void) ah;
-    return EOPNOTSUPP;
-}
-
-TMDEV_PUBLIC int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-    (void) qp;
-    (void) gid;
-    (void) lid;
-    return EOPNOTSUPP;
-}
-
-TMDEV_PUBLIC int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
-{
-    (void) qp;
-    (void) gid;
-    (void) lid;
-    return EOPNOTSUPP;
-}
-
-TMDEV_PUBLIC int ibv_resolve_eth_l2_from_gid(struct ibv_context *context, struct ibv_ah_attr *attr,
-                                             uint8_t mac[6], uint16_t *vid)
-{
-    (void) context;
-    (void) attr;
-    (void) mac;
-    (void) vid;
-    return EOPNOTSUPP;
-}
-
-/* ---- memory of other kinds, objects of other processes
- * ----------------------------------------------------------------------- */
 
 TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
                               size_t length, int access)
@@ -127,90 +46,13 @@ TMDEV_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, v
     return IBV_REREG_MR_ERR_INPUT;
 }
 
-TMDEV_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
-                                              uint64_t iova, int fd, int access)
-{
-    (void) pd;
-    (void) offset;
-    (void) length;
-    (void) iova;
-    (void) fd;
-    (void) access;
-    return decline();
-}
-
-TMDEV_PUBLIC struct ibv_context *ibv_import_device(int cmd_fd)
-{
-    (void) cmd_fd;
-    return decline();
-}
-
-TMDEV_PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
-{
-    (void) context;
-    (void) handle;
-    return decline();
-}
-
-TMDEV_PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
-{
-    (void) pd;
-}
-
-TMDEV_PUBLIC struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-    (void) pd;
-    (void) handle;
-    return decline();
-}
-
-TMDEV_PUBLIC void ibv_unimport_mr(struct ibv_mr *mr)
-{
-    (void) mr;
-}
-
-TMDEV_PUBLIC struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
-{
-    (void) context;
-    (void) handle;
-    return decline();
-}
-
-TMDEV_PUBLIC void ibv_unimport_dm(struct ibv_dm *dm)
-{
-    (void) dm;
-}
-
-/* ---- queue pairs --------------------------------------------------------- */
-
 TMDEV_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
     (void) qp;
     return NULL; /* none is made with send_ops_flags */
 }
 
-TMDEV_PUBLIC int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-    (void) qp;
-    *ece = (struct ibv_ece){0};
-    return 0;
-}
-
-TMDEV_PUBLIC int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
-{
-    (void) qp;
-    return 0 != ece->vendor_id ? EOPNOTSUPP : 0;
-}
-
-/* ---- sysfs: the device is not there
- * ------------------------------------------------------------------------------------------ */
-
-TMDEV_PUBLIC const char *ibv_get_sysfs_path(void);
-TMDEV_PUBLIC const char *ibv_get_sysfs_path(void)
-{
-    return "/sys";
-}
-
+/* For those who look for the device there. */
 TMDEV_PUBLIC int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 TMDEV_PUBLIC int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
 {

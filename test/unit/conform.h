@@ -11,7 +11,7 @@
 
 #include "test_fab_world.h"
 
-enum { AM_DATA = 9, AM_REPLY = 10, AM_ADDR = 11, AM_DONE = 12, AM_NONE = 15 };
+enum { AM_REPLY = 10, AM_ADDR = 11, AM_DONE = 12, AM_NONE = 15 };
 
 static inline fab_peer_t *conform_partner(world_t *world)
 {

@@ -52,25 +52,15 @@ void conform_passive(world_t *world)
 
 /* ---- closing and opening again ------------------------------------------ */
 
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(int *) ctx;
-}
-
 enum { REOPENS = 20 };
 
 void conform_reopen(world_t *world)
 {
-    int got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = 0; i < REOPENS; i++) {
         if (0 == world->rank) {
             for (int k = 0; k < 100; k++) {
-                CHECK(OPAL_SUCCESS ==
-                      fab_post(conform_partner(world), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+                post(world, conform_partner(world));
             }
             WORLD_UNTIL(NULL == conform_partner(world)->pending);
             fab_peer_close(conform_partner(world), FAB_USER_PML);
@@ -78,7 +68,8 @@ void conform_reopen(world_t *world)
             /* on shm at once, as it never sent */
             WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
         } else {
-            WORLD_UNTIL(100 * (i + 1) == got); /* all that was sent before it was closed */
+            WORLD_UNTIL(100u * (unsigned) (i + 1) ==
+                        world->got); /* all that was sent before it was closed */
         }
         world_barrier(world);
     }

@@ -190,7 +190,7 @@ void conform_users_items(world_t *world)
         *item = (fab_item_t){.fn = users_item, .user = FAB_USER_PML};
         fab_queue(peer, &forgotten[i]);
         fab_queue(peer, item);
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, peer);
     }
     fab_unlock(world->fab);
     fab_close(world->fab, FAB_USER_BTL);

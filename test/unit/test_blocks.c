@@ -8,17 +8,10 @@
  */
 #include "pml_tm/base/pml_tm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "opal/datatype/opal_datatype_internal.h"
 #include "pml_tm/request/pml_tm_blocks.h"
 #include "test/lib/opal.h"
+#include "test_cmocka.h"
 
 enum {
     ROUNDS = 10000,   /* random datatypes */

@@ -5,16 +5,8 @@
  *
  * TEST: variants=asan
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "fabric/fab_clock.h"
+#include "test_cmocka.h"
 
 enum { PLACE_MAX = 4096 };
 

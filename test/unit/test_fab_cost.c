@@ -16,13 +16,7 @@
 #include "fabric/fab_core.h"
 #include "shm/shm.h"
 
-enum { AM_DATA = 9, MANY = 200, PASSES = 512, MESSAGES = 64 };
-
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(uint64_t *) ctx;
-}
+enum { MANY = 200, PASSES = 512, MESSAGES = 64 };
 
 static fab_shm_domain_t *shm_domain(world_t *world)
 {
@@ -124,14 +118,11 @@ static void tick(void *arg)
  */
 static void idle_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (world->rank > 0) {
         CHECK(OPAL_SUCCESS == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
     } else {
-        WORLD_UNTIL(got + 1 == (uint64_t) world->size && 0 == shm_domain(world)->num_hot);
+        WORLD_UNTIL(world->got + 1 == (uint64_t) world->size && 0 == shm_domain(world)->num_hot);
         CHECK(shm_domain(world)->num_conns + 1 == (unsigned) world->size);
         while (0 != shm_domain(world)->pass % FAB_SHM_CLOCK_PASSES) {
             fab_progress(world->fab); /* the next clock is far */
@@ -188,9 +179,6 @@ static void wait_for_flag(world_t *world, int slot)
  */
 static void messages_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     world_barrier(world);
     if (1 == world->rank) {
@@ -200,7 +188,7 @@ static void messages_body(world_t *world)
         wait_for_flag(world, 1);
         return;
     }
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     atomic_store(&world->shared->scratch[2], 1);
     wait_for_flag(world, 0);
     CHECK(1 == shm_domain(world)->num_hot);

@@ -170,9 +170,7 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
 static void killed_body(world_t *world)
 {
     fab_item_t items[10] = {{.fn = dead_item_run}};
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     fab_peer_t *zero = world_peer(world, 0);
     if (2 == world->rank) {
         world_barrier(world);
@@ -199,14 +197,14 @@ static void killed_body(world_t *world)
         CHECK(world->failed == dying && OPAL_ERR_PROC_ABORTED == world->failed_rc);
         CHECK(NULL != strstr(world->failed_why, "ended"));
         CHECK(10 == items_run && 10 == items_unreach && NULL == dying->pending);
-        CHECK(100 == got); /* all that it sent before */
+        CHECK(100 == world->got); /* all that it sent before */
         CHECK(1 == fab_counters.peers_died);
         CHECK(OPAL_ERR_UNREACH == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         atomic_store(&world->shared->scratch[0], 1);
-        WORLD_UNTIL(101 == got);
+        WORLD_UNTIL(101 == world->got);
     } else { /* knows the dying peer, but sends it nothing: it must not see a failure */
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
-        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, zero);
         WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[0]));
         CHECK(0 == world->failures);
     }
@@ -277,16 +275,13 @@ static void killed_early_body(world_t *world)
 /* A peer that leaves in an orderly way has not failed, whoever sent to whom. */
 static void orderly_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = 0; i < world->size; i++) {
         if (world->rank <= i) { /* some pairs send both ways, some one way */
-            CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, world_peer(world, i));
         }
     }
-    WORLD_UNTIL(got == (uint64_t) world->rank + 1);
+    WORLD_UNTIL(world->got == (uint64_t) world->rank + 1);
     world_barrier(world);
     if (0 == world->rank || 3 == world->rank) {
         double start = world_now();
@@ -305,9 +300,7 @@ static void left_early_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     const fab_shm_ep_t *ep = peer->ep;
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         CHECK(!has_sent || OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
@@ -315,9 +308,9 @@ static void left_early_body(world_t *world)
     }
     while (0 == atomic_load(&ep->seg->is_finalized)) {
     }
-    WORLD_UNTIL(got == has_sent);
+    WORLD_UNTIL(world->got == has_sent);
     WORLD_UNTIL(0 == has_sent || NULL == ep->in);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    post(world, peer);
     WORLD_UNTIL(NULL == ep->seg);
     CHECK(0 == world->failures && 1 == world->left && 0 == shm_domain(world)->num_conns);
 }
@@ -440,11 +433,9 @@ static int waiting_item_run(fab_item_t *item, fab_peer_t *peer)
 /* Rank 0 has two rings; the third sender waits; when one leaves, its ring serves the next. */
 static void exhausted_body(world_t *world)
 {
-    uint64_t got = 0;
     fab_item_t item = {.fn = waiting_item_run};
     fab_peer_t *zero = world_peer(world, 0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank || 2 == world->rank) {
         CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
@@ -463,7 +454,7 @@ static void exhausted_body(world_t *world)
         fab_peer_close(zero, FAB_USER_PML);
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(3 == got);
+        WORLD_UNTIL(3 == world->got);
     }
     if (3 == world->rank) {
         WORLD_UNTIL(NULL == zero->pending);
@@ -492,10 +483,8 @@ int __wrap_madvise(void *addr, size_t len, int advice)
  */
 static void no_memory_body(world_t *world)
 {
-    uint64_t got = 0;
     fab_peer_t *zero = world_peer(world, 0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         refuse_calls(world, SYS_fallocate, SYS_fallocate, ENOSPC);
@@ -511,7 +500,7 @@ static void no_memory_body(world_t *world)
         CHECK(1 == atomic_load(&((fab_shm_ep_t *) zero->ep)->seg->high));
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
         CHECK(0 == world->failures);
     }
     world_barrier(world);
@@ -540,16 +529,13 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t len)
 /* A timer of the program interrupts what takes memory: it is tried again. */
 static void interrupted_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         is_interrupting = true;
         CHECK(OPAL_SUCCESS == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
         CHECK(num_calls >= 2 && 0 == world->failures);
     } else {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
     }
     world_barrier(world);
 }
@@ -588,9 +574,7 @@ static void wait_until_cold(world_t *world)
 static void cold_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int round = 0; round < 12; round++) {
         bool is_missed = round % 2, is_far = round / 2 % 2;
@@ -609,7 +593,7 @@ static void cold_body(world_t *world)
             while (1 != atomic_load(&world->shared->scratch[round])) {
             }
             world->fab->is_far = is_far;
-            while (got <= (uint64_t) round) {
+            while (world->got <= (uint64_t) round) {
                 fab_progress(world->fab);
                 passes++;
             }
@@ -626,9 +610,7 @@ static void cold_body(world_t *world)
 static void nonsense_body(world_t *world)
 {
     fab_peer_t *zero = world_peer(world, 0);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (world->rank > 0) {
         CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
@@ -639,7 +621,7 @@ static void nonsense_body(world_t *world)
                            fab_shm_word(UINT32_MAX, AM_DATA, 0, ep->tx.lap), 1);
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(1 == world->failures && 2 == got);
+        WORLD_UNTIL(1 == world->failures && 2 == world->got);
         CHECK(world_name(1) == world->failed->name && OPAL_ERR_COMM_FAILURE == world->failed_rc);
         CHECK(1 == fab_counters.bad_messages);
     }
@@ -648,7 +630,7 @@ static void nonsense_body(world_t *world)
         CHECK(OPAL_SUCCESS == fab_send(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(3 == got);
+        WORLD_UNTIL(3 == world->got);
         CHECK(1 == world->failures);
     }
     world_barrier(world);
@@ -684,9 +666,6 @@ static void try_address(world_t *world, const unsigned char *address, size_t len
 
 static void damaged_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank) {
         damage_address(world, try_address);
@@ -694,8 +673,8 @@ static void damaged_body(world_t *world)
     world_barrier(world);
     CHECK(OPAL_SUCCESS ==
           fab_post(world_peer(world, 1 - world->rank), fab_hdr(AM_DATA, 7, 0), NULL, 0));
-    uint64_t now = got;
-    WORLD_UNTIL(got > now || (1 == world->rank && got > 0));
+    uint64_t now = world->got;
+    WORLD_UNTIL(world->got > now || (1 == world->rank && world->got > 0));
     world_barrier(world);
 }
 

@@ -10,21 +10,6 @@
 
 #include <dirent.h>
 
-enum { AM_DATA = 9, AM_ADDR = 11 };
-
-/* Handler: counts, in *(uint64_t *) ctx. */
-static inline void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
-                                 size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(uint64_t *) ctx;
-}
-
-static inline void post(world_t *world, fab_peer_t *peer)
-{
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-}
-
 /* All close all others and wait until nothing is left of them: what is sent next connects again. */
 static inline void close_peers(world_t *world)
 {
@@ -41,7 +26,7 @@ static inline void close_peers(world_t *world)
 }
 
 /* All ask all others at the same moment, and close when all have got what was sent. */
-static inline void cross_once(world_t *world, const uint64_t *got, uint64_t wanted)
+static inline void cross_once(world_t *world, uint64_t wanted)
 {
     world_barrier(world);
     world_barrier_idle(world); /* nobody asks before all have come here: all ask */
@@ -50,7 +35,7 @@ static inline void cross_once(world_t *world, const uint64_t *got, uint64_t want
             post(world, world_peer(world, i));
         }
     }
-    WORLD_UNTIL(*got == wanted);
+    WORLD_UNTIL(world->got == wanted);
     close_peers(world);
 }
 
@@ -63,13 +48,12 @@ enum { CROSS_TRIES = 50 };
  */
 static inline uint64_t cross(world_t *world, uint64_t rounds, const unsigned long long *crossed)
 {
-    uint64_t got = 0, round = 0;
+    uint64_t round = 0;
     bool is_crossed = false;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     while (!is_crossed && round < CROSS_TRIES * rounds) {
         for (uint64_t i = 0; i < rounds; i++) {
-            cross_once(world, &got, ++round * (uint64_t) (world->size - 1));
+            cross_once(world, ++round * (uint64_t) (world->size - 1));
         }
         atomic_fetch_add(&world->shared->scratch[0], *crossed);
         world_barrier(world);
@@ -85,13 +69,11 @@ static inline uint64_t cross(world_t *world, uint64_t rounds, const unsigned lon
 static inline void leave_needed_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world->needs_left = true;
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(got > 0);
+    WORLD_UNTIL(world->got > 0);
     if (1 == world->rank) {
         for (int i = 0; i < 1000; i++) {
             post(world, peer);
@@ -100,7 +82,7 @@ static inline void leave_needed_body(world_t *world)
         return;
     }
     WORLD_UNTIL(1 == world->failures);
-    CHECK(1001 == got && 1 == world->left && OPAL_ERR_UNREACH == world->failed_rc);
+    CHECK(1001 == world->got && 1 == world->left && OPAL_ERR_UNREACH == world->failed_rc);
     CHECK(NULL != strstr(world->failed_why, "are not complete"));
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
 }

@@ -7,15 +7,9 @@
  */
 #include "fabric/fab_fit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test_cmocka.h"
 
 static const size_t sizes[] = {16, 368};
 

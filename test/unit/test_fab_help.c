@@ -6,15 +6,10 @@
  */
 #include "fabric/fab_help.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test_cmocka.h"
 
 static const fab_help_topic_t topics[] = {
     {"one", "First, host %s.\n"},

@@ -10,17 +10,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "test_cmocka.h"
 
 static int open_error; /* 0: none */
 static pid_t reaped;   /* a child that is waited for when its stat is opened; 0: none */

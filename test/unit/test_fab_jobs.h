@@ -26,8 +26,8 @@ typedef struct world_job {
     struct {
         unsigned *at;
         unsigned num;
-    } each;             /* the job is run with each value below num */
-    const char *env[4]; /* likewise: a name, its value, ... */
+    } each;              /* the job is run with each value below num */
+    const char *env[10]; /* likewise: a name, its value, ... */
 } world_job_t;
 
 /* Exchange what is and what the job sets. */
@@ -51,7 +51,7 @@ static inline void world_job_run(void **state)
     unsigned none, *each = NULL != job.each.at ? job.each.at : &none;
     int wrong = 0;
 
-    for (int i = 0; i < 4 && NULL != job.env[i]; i += 2) {
+    for (int i = 0; i < 10 && NULL != job.env[i]; i += 2) {
         setenv(job.env[i], job.env[i + 1], 1);
     }
     world_job_swap(&job);
@@ -61,7 +61,7 @@ static inline void world_job_run(void **state)
     }
     *each = 0;
     world_job_swap(&job);
-    for (int i = 0; i < 4 && NULL != job.env[i]; i += 2) {
+    for (int i = 0; i < 10 && NULL != job.env[i]; i += 2) {
         unsetenv(job.env[i]);
     }
     assert_int_equal(wrong, 0);

@@ -4,16 +4,11 @@
  * The fabric's lock: one holder at a time, nobody sleeps for ever, a thread that does not hold it
  * cannot give it back, who waits is seen.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "fabric/fab_lock.h"
+#include "test_cmocka.h"
 
 enum { THREADS = 4, ROUNDS = 20000 };
 

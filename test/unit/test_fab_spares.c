@@ -6,14 +6,7 @@
  * TEST: sources=common/fabric/fab_spares.c variants=asan
  */
 #include "fabric/fab_spares.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test_cmocka.h"
 
 enum { HEAD = 48, KIB = 1024, MANY = 100, KEPT_MAX = 4 << 20 };
 

@@ -11,22 +11,16 @@
 #include "fabric/fab_abi.h"
 
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fabric/fab_counters.h"
 #include "fabric/fab_params.h"
+#include "test_cmocka.h"
 
 /* Parameters have their defaults before main(), since nothing registers them here. */
 __attribute__((constructor)) static void world_reset_params(void)
@@ -63,6 +57,7 @@ typedef struct world {
     fab_t *fab;
     world_shared_t *shared;
     fab_peer_t *peers[WORLD_MAX];
+    uint64_t got; /* messages AM_DATA, unless the test has a handler of its own for them */
     int failures; /* peers reported as failed */
     fab_peer_t *failed;
     int failed_rc;
@@ -76,6 +71,8 @@ typedef struct world {
 } world_t;
 
 typedef void (*world_fn_t)(world_t *world);
+
+enum { AM_DATA = 9 };
 
 #define CHECK(cond)                                                                                \
     do {                                                                                           \
@@ -167,6 +164,13 @@ static inline bool world_on_left(void *ctx, fab_peer_t *peer)
     return world->needs_left;
 }
 
+static inline void world_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
+                               size_t len)
+{
+    (void) peer, (void) hdr, (void) data, (void) len;
+    ((world_t *) ctx)->got++;
+}
+
 static inline void world_on_others(void *ctx)
 {
     ((world_t *) ctx)->woken++;
@@ -201,6 +205,12 @@ static inline fab_peer_t *world_peer(world_t *world, int rank)
     return world->peers[rank];
 }
 
+/* Send it a message AM_DATA of no length, by and by. */
+static inline void post(world_t *world, fab_peer_t *peer)
+{
+    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+}
+
 static inline void world_open(world_t *world, bool is_threaded)
 {
     world->is_threaded = is_threaded;
@@ -223,6 +233,7 @@ static inline void world_open(world_t *world, bool is_threaded)
         fprintf(stderr, "rank %d: fab_open: %s\n", world->rank, why);
         _exit(1);
     }
+    fab_set_handler(world->fab, AM_DATA, world_count, world);
     fab_start(world->fab, FAB_USER_PML);
     world->shared->len[world->rank] = fab_address(world->fab, world->shared->address[world->rank],
                                                   sizeof(world->shared->address[world->rank]));

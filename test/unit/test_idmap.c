@@ -3,15 +3,8 @@
 /*
  * Ids of pending operations: unique while alive, dead after removal, whatever comes from the wire.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "idmap/idmap.h"
+#include "test_cmocka.h"
 
 static void finds_what_was_added(void **state)
 {

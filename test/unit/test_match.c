@@ -9,18 +9,11 @@
  * TEST: sources=common/match/match.c,test/unit/match_check.c,test/unit/match_ref.c timeout=120 ldflags=-Wl,--wrap=malloc
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 #include "match/match.h"
 #include "match_check.h"
 #include "match_ref.h"
+#include "test_cmocka.h"
 
 #define ANY               FAB_MATCH_ANY
 #define ARRAY_LEN(a)      (sizeof(a) / sizeof((a)[0]))

@@ -7,16 +7,12 @@
  */
 #include "pml_tm/report/pml_tm_nodes.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/report/pml_tm_state.h"
 #include "pml_tm/wait/pml_tm_idle.h"
+#include "test_cmocka.h"
 
 enum { RANKS = PML_TM_MAX_NODES };
 

@@ -13,15 +13,9 @@
  * TEST: sources=common/offload/offload.c,common/match/match.c,test/unit/offload_dev.c,test/unit/offload_world.c timeout=120 quick=no cflags="-DFAB_MATCH_SHORT_LEN=8 -DWORLD_RECVS=12 -DWORLD_MSGS=14 -DWORLD_SCOPES=2 -DHW_SLOTS=8" variants=asan
  */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 #include "offload_world.h"
+#include "test_cmocka.h"
 
 #define ANY FAB_MATCH_ANY
 

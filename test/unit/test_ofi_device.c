@@ -5,16 +5,8 @@
  *
  * TEST: sources=common/ofi/ofi_device.c,common/ofi/ofi_pool.c,common/fabric/fab_cpus.c,common/fabric/fab_host.c,common/fabric/fab_random.c needs=libfabric-1.15
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
@@ -22,6 +14,7 @@
 
 #include "fabric/fab_params.h"
 #include "ofi/ofi.h"
+#include "test_cmocka.h"
 
 enum { CPUS = 8, PACKAGES = 2, DEVICES = 4, RANKS = 8 };
 

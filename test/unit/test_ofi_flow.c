@@ -13,14 +13,7 @@
 enum { SLEEPS = 20, SLEEP_US = 20000000, WAKES_MAX = 200 /* for all of them */ };
 enum { READS_MAX = 200000, HEARD = 10, UNPOLLED = 50 };
 
-static uint64_t got;
 static int num_sleeps;
-
-static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) ctx, (void) peer, (void) hdr, (void) data, (void) len;
-    got++;
-}
 
 static int completed, complete_status;
 
@@ -54,25 +47,24 @@ static void sleep_body(world_t *world)
     static char memory[4096], read[4096];
     fab_rkey_t key;
 
-    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
     CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
     memcpy((void *) &world->shared->scratch[64 + 8 * world->rank], &key, sizeof(key));
     world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(1 == got);
+    post(world, peer);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     CHECK(fab_ofi_ep_of(peer)->dom->wake_fd >= 0);
     for (uint64_t n = 0; n < SLEEPS; n++) {
         if (0 == world->rank) {
             poll_in_vain(world);
             atomic_store(&world->shared->scratch[0], n + 1);
-            while (n + 2 > got) {
+            while (n + 2 > world->got) {
                 sleep_once(world);
             }
         } else {
             WORLD_UNTIL(n + 1 == atomic_load(&world->shared->scratch[0]));
             usleep(2000);
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, peer);
         }
     }
     if (0 == world->rank) {
@@ -138,14 +130,13 @@ static void read_body(world_t *world)
     fab_rkey_t key;
     int events = 0;
 
-    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
     CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
     if (0 == world->rank) {
         memcpy((void *) &world->shared->scratch[64], &key, sizeof(key));
     }
     world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(1 == got);
+    post(world, peer);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (1 == world->rank) {
         read_on(world, peer, (uintptr_t) memory);
@@ -168,9 +159,8 @@ static void window_body(world_t *world)
     const fab_ofi_ep_t *ep;
     uint64_t bytes;
 
-    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(1 == got);
+    post(world, peer);
+    WORLD_UNTIL(1 == world->got);
     ep = fab_ofi_ep_of(peer);
     bytes = ep->dom->ses.window * ep->dom->recv.min_free;
     CHECK(ep->dom->ses.window == ep->ses.peer_window);
@@ -197,17 +187,16 @@ static void unpolled_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    fab_set_handler(world->fab, AM_DATA, arrived, NULL);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-    WORLD_UNTIL(1 == got);
+    post(world, peer);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     for (uint64_t n = 1; n <= UNPOLLED; n++) {
         if (0 == world->rank) {
-            WORLD_UNTIL(n + 1 == got);
+            WORLD_UNTIL(n + 1 == world->got);
             atomic_store(&world->shared->scratch[0], n);
             continue;
         }
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, peer);
         WORLD_UNTIL(NULL == peer->pending);
         for (int ms = 0; n != atomic_load(&world->shared->scratch[0]); ms++) {
             CHECK(ms < 20000);

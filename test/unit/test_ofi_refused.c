@@ -73,7 +73,7 @@ static void event_body(world_t *world)
 
     fab_set_handler(world->fab, AM_DATA, arrived, NULL);
     world_barrier(world);
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    post(world, peer);
     WORLD_UNTIL(1 == world->failures);
     CHECK(NULL != strstr(world->failed_why, "reports a failure: Input/output error"));
 }

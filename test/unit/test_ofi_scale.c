@@ -7,13 +7,12 @@
  * TEST: sources=@fabric,@ofi variants=plain cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=120 quick=no
  */
 #include "conform_ofi.h"
+#include "test_fab_jobs.h"
+#include "test_scale.h"
 
-#include <malloc.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 
-#include "fabric/fab_core.h"
-#include "fabric/fab_wire.h"
 #include "ofi/ofi.h"
 
 enum {
@@ -21,42 +20,20 @@ enum {
     KNOWN_BYTES = 200, /* of what is known of one, with the fabric's record and its table */
 };
 
-static size_t memory(void)
+/* On another host. */
+static void address_of(const world_t *world, uint32_t i, unsigned char *address)
 {
-    struct mallinfo2 info = mallinfo2();
-
-    return info.uordblks + info.hblkhd;
-}
-
-/* Names of processes of one job follow each other. */
-static uint64_t known_name(int i)
-{
-    return UINT64_C(9) << 32 | (unsigned) i;
-}
-
-/* The address of rank 0 as that of another process, on another host. */
-static size_t address_of(const world_t *world, int i, unsigned char *address)
-{
-    const uint64_t name = known_name(i);
-    fab_wire_head_t head;
     fab_ofi_addr_t addr = {0};
     struct sockaddr_in in;
     size_t len;
+    unsigned char *ofi = address_begin(world, i, FAB_WIRE_OFI, address, &addr, &len);
 
-    memcpy(address, world->shared->address[0], world->shared->len[0]);
-    memcpy(&head, address, sizeof(head));
-    head.name = name;
-    memcpy(address, &head, sizeof(head));
-    unsigned char *ofi = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_OFI,
-                                                                           &len);
-    memcpy(&addr, ofi, len);
     memcpy(&in, addr.name, sizeof(in));
-    in.sin_addr.s_addr = htonl(0x0a000000 + (uint32_t) i);
+    in.sin_addr.s_addr = htonl(0x0a000000 + i);
     memcpy(addr.name, &in, sizeof(in));
     addr.host += 1 + (uint64_t) i;
-    memcpy(addr.key, &name, sizeof(name));
+    memcpy(addr.key, &i, sizeof(i));
     memcpy(ofi, &addr, len);
-    return world->shared->len[0];
 }
 
 /* In a tick a thousand peers are looked at, and memory of no other is touched. */
@@ -89,32 +66,16 @@ static void tick(world_t *world, fab_ofi_domain_t *dom, fab_peer_t **peer)
 static void known_body(world_t *world)
 {
     unsigned char address[FAB_ADDRESS_MAX];
-    fab_peer_t **peer = malloc(KNOWN * sizeof(fab_peer_t *));
-    size_t before = memory(), len;
-    double start = world_now(), opened, found;
-    const char *why = "";
-
-    for (int i = 0; i < KNOWN; i++) {
-        len = address_of(world, i, address);
-        CHECK(OPAL_SUCCESS ==
-              fab_peer_open(world->fab, FAB_USER_PML, known_name(i), address, len, &peer[i], &why));
-    }
-    double bytes = (double) (memory() - before) / KNOWN;
-    opened = world_now();
-    for (int i = 0; i < KNOWN; i++) {
-        CHECK(peer[i] == fab_peer_find(world->fab, known_name(i)));
-    }
-    found = world_now();
-    printf("%d known peers: %.0f bytes each; %.2f us to open one, %.3f us to find one\n", KNOWN,
-           bytes, 1e6 * (opened - start) / KNOWN, 1e6 * (found - opened) / KNOWN);
-    CHECK(bytes > 64 && bytes < KNOWN_BYTES);
+    fab_peer_t **peer = open_many(world, KNOWN, address_of, KNOWN_BYTES);
+    size_t before, len;
+    double start;
 
     before = memory();
     start = world_now();
-    for (int i = 0; i < KNOWN; i++) {
+    for (uint32_t i = 0; i < KNOWN; i++) {
         fab_ofi_addr_t addr = {0};
         CHECK(fab_ofi_is_known(peer[i]));
-        (void) address_of(world, i, address);
+        address_of(world, i, address);
         const void *section = fab_address_section(address, FAB_WIRE_OFI, &len);
         memcpy(&addr, section, len);
         CHECK(0 == memcmp(&addr, &fab_ofi_ep_of(peer[i])->addr, sizeof(addr)));
@@ -138,17 +99,11 @@ static void known_body(world_t *world)
     free(peer);
 }
 
-static void test_known(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, known_body), 0);
-}
-
 /* No sanitizer: its memory would be counted too. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known),
+        WORLD_JOB("test_known", known_body, .ranks = 1),
     };
 
     fab_params.ofi_provider = (char *) (uintptr_t) "net,tcp";

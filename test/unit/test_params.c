@@ -8,15 +8,9 @@
 #include "fabric/fab_params.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "pml_tm/base/pml_tm_params.h"
+#include "test_cmocka.h"
 
 enum { MANY = 64 };
 

@@ -126,6 +126,7 @@ typedef struct remote {
 } remote_t;
 
 static remote_t remote;
+static fab_rkey_t rkey; /* of what this process exposes */
 static int completed;
 static int complete_status;
 static unsigned char memory[LEN];
@@ -164,31 +165,31 @@ static void set_patience(world_t *world, uint64_t ns)
 static unsigned is_for_any;
 static fab_region_t region;
 
-static void expose(world_t *world, void *buf, fab_rkey_t *rkey)
+static void expose(world_t *world, void *buf, fab_rkey_t *key)
 {
     if (is_for_any) {
         fab_expose_any(world->fab, NULL, buf, LEN, FAB_ACCESS_READ | FAB_ACCESS_WRITE, &region);
         CHECK(0 == fab_shm_key_of(&region.rkey)); /* a window */
         fab_unexpose_any(world->fab, &region);
         fab_expose_any(world->fab, NULL, buf, LEN, FAB_ACCESS_READ, &region);
-        *rkey = region.rkey;
+        *key = region.rkey;
     } else {
         CHECK(OPAL_SUCCESS ==
-              fab_expose(world_peer(world, 1 - world->rank), buf, LEN, FAB_ACCESS_READ, rkey));
+              fab_expose(world_peer(world, 1 - world->rank), buf, LEN, FAB_ACCESS_READ, key));
     }
 }
 
-static void unexpose(world_t *world, fab_rkey_t *rkey)
+static void unexpose(world_t *world)
 {
     if (is_for_any) {
         fab_unexpose_any(world->fab, &region);
     } else {
-        fab_unexpose(world_peer(world, 1 - world->rank), rkey);
+        fab_unexpose(world_peer(world, 1 - world->rank), &rkey);
     }
 }
 
 /* Each exposes its memory; both are connected. */
-static void introduce(world_t *world, fab_rkey_t *rkey)
+static void introduce(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     remote_t mine = {.at = (uint64_t) (uintptr_t) memory, .is_there = true};
@@ -199,7 +200,7 @@ static void introduce(world_t *world, fab_rkey_t *rkey)
     world_barrier(world);
     expose(world, memory, &mine.rkey);
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_ADDR, 0, 0), &mine, sizeof(mine)));
-    *rkey = mine.rkey;
+    rkey = mine.rkey;
     WORLD_UNTIL(remote.is_there);
     /* the other has seen this process's ring as well */
     WORLD_UNTIL(NULL != ep_of(world, 1 - world->rank)->in);
@@ -243,9 +244,7 @@ static int get_all(world_t *world)
 /* Rank 1 is in MPI, and gives all of it. */
 static void given_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         const uint64_t before = fab_counters.shm_cma_bytes;
         CHECK(OPAL_SUCCESS == get_all(world) && world_is_filled(local, 1, LEN));
@@ -259,9 +258,7 @@ static void given_body(world_t *world)
 /* Both get at the same time, and both give. */
 static void both_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     CHECK(OPAL_SUCCESS == get_all(world));
     CHECK(world_is_filled(local, (uint64_t) (1 - world->rank), LEN));
     world_barrier(world);
@@ -275,9 +272,7 @@ static unsigned giver_does;
 /* What the giver does not send is read. */
 static void rest_read_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         CHECK(OPAL_SUCCESS == get_all_if(world, true) && world_is_filled(local, 1, LEN));
         CHECK(1 == fab_counters.shm_coop_offered);
@@ -289,7 +284,7 @@ static void rest_read_body(world_t *world)
             WORLD_UNTIL(0 != fab_counters.shm_coop_given);
         }
         if (UNEXPOSES == giver_does) {
-            unexpose(world, &rkey);
+            unexpose(world);
             expose(world, local, &rkey);
         }
         atomic_store(&world->shared->scratch[GO_ON], 1);
@@ -308,9 +303,7 @@ static void rest_read_body(world_t *world)
 /* A giver whose beat stands still is away, so all is read; unless it copies. */
 static void away_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         const uint64_t before = fab_counters.shm_cma_bytes;
         fab_rma_t op = get_op(world);
@@ -340,9 +333,7 @@ static void away_body(world_t *world)
 /* It is not worth a message: nothing to give, too short, too long, or a get at once. */
 static void not_asked_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_rma_t op = get_op(world);
         op.len = FAB_SHM_COOP_MIN;
@@ -366,9 +357,7 @@ static void not_asked_body(world_t *world)
  */
 static void read_fails_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_rma_t op = get_op(world);
         fab_shm_ep_t *ep = ep_of(world, 1);
@@ -399,9 +388,7 @@ static void read_fails_body(world_t *world)
 /* The giver dies when it has taken on a part that it has not sent. */
 static void giver_dies_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (1 == world->rank) {
         fab_shm_ep_t *ep = ep_of(world, 0);
         wait_for(GO_ON);
@@ -426,9 +413,7 @@ static void giver_dies_body(world_t *world)
 /* The fetcher gives the peer up in the middle: its buffer is not written any more. */
 static void given_up_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (1 == world->rank) {
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[OVER]));
     } else {
@@ -454,9 +439,7 @@ static void given_up_body(world_t *world)
 /* The fetcher closes the peer in the middle, as one that disconnects: the same. */
 static void closes_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (1 == world->rank) {
         fab_shm_ep_t *ep = ep_of(world, 0);
         WORLD_UNTIL(NULL == ep->in); /* which it leaves behind full of parts */
@@ -482,9 +465,7 @@ static void closes_body(world_t *world)
 /* The fetcher dies with parts in its ring: no more are sent. */
 static void fetcher_dies_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_rma_t op = get_op(world);
         CHECK(OPAL_SUCCESS == fab_get(&op) && NULL != fab_shm_fetch_of(ep_of(world, 1), &op));
@@ -505,9 +486,7 @@ enum { BAD_ASKS = 8 };
 /* The fetcher asks for what is not its to have: nothing is sent. */
 static void bad_ask_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_shm_ep_t *ep = ep_of(world, 1);
         fab_shm_ask_t good = {
@@ -541,9 +520,7 @@ enum { WRONG_MESSAGES = 8, UNCOUNTED = 7 };
 /* A message that no process of this version sends: its sender fails. */
 static void wrong_message_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_rma_t op = get_op(world);
         CHECK(OPAL_SUCCESS == fab_get(&op));
@@ -598,9 +575,7 @@ static void other_provider_body(world_t *world)
 /* The giver's side writes anything into the claim word. */
 static void spoilt_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (0 == world->rank) {
         fab_rma_t op = get_op(world);
         fab_shm_ep_t *ep = ep_of(world, 1);
@@ -654,9 +629,7 @@ static void window_begin(world_t *world)
 /* The peer is asked for all, and a short one waits for none of them, although nobody gives. */
 static void window_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (1 == world->rank) {
         wait_for(GO_ON);
     } else {
@@ -678,9 +651,7 @@ static void window_body(world_t *world)
 /* The peer dies: those end that are under way, and those that were to follow. */
 static void window_fails_body(world_t *world)
 {
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     if (1 == world->rank) {
         wait_for(GO_ON);
         raise(SIGKILL);
@@ -719,9 +690,7 @@ static void random_body(world_t *world)
     static size_t froms[WINDOW];
     static unsigned char *bufs[WINDOW];
     uint64_t rng = (uint64_t) world->rank + 1;
-    fab_rkey_t rkey;
-
-    introduce(world, &rkey);
+    introduce(world);
     world_fill(local, (uint64_t) (1 - world->rank), LEN); /* what the other has */
     set_numbers(ep_of(world, 1 - world->rank));
     for (int i = 0; i < WINDOW; i++) {

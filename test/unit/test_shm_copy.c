@@ -6,15 +6,7 @@
  *
  * TEST: sources=@fabric ldflags=-Wl,--wrap=clock_gettime variants=asan
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "fabric/fab_counters.h"
 #include "shm/shm_ring_inl.h"
@@ -30,6 +22,7 @@
 #define fab_shm_copy_in plain_copy_in
 void plain_copy_in(fab_shm_copies_t *trial, void *to, const void *from, size_t len);
 #include "shm/shm_copy.c"
+#include "test_cmocka.h"
 #undef fab_shm_copy_in
 
 enum { MARGIN = 128, MAX = 8192 };

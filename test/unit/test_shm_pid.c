@@ -110,27 +110,18 @@ static void stranger(world_shared_t *shared)
 
 /* ---- /proc of another namespace ----------------------------------------- */
 
-enum { ROUNDS = 40, AM_DATA = 9 };
-
-/* Handler: counts, in *(int *) ctx. */
-static void count_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(int *) ctx;
-}
+enum { ROUNDS = 40 };
 
 /* Messages to and fro, and in each round each peer is looked after. */
 static void other_proc_body(world_t *world)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) fab_core(world->fab)->slots[1].dom;
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    int got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = 1; i <= ROUNDS; i++) {
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        WORLD_UNTIL((got >= i && NULL == peer->pending) || 0 != world->failures);
+        post(world, peer);
+        WORLD_UNTIL((world->got >= (uint64_t) i && NULL == peer->pending) || 0 != world->failures);
         dom->next_tick = 0;
         fab_shm_tick(dom);
         world_progress(world);

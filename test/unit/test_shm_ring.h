@@ -17,13 +17,7 @@ static void step(enum step what);
 #define FAB_SHM_GROW_FOR   2
 
 #include "shm/shm_ring_inl.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "test_cmocka.h"
 
 #ifndef MAX_SLOTS
 #define MAX_SLOTS 64

@@ -8,16 +8,8 @@
  *
  * TEST: sources=common/shm/shm_ways.c variants=asan,plain
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "shm/shm_ways.h"
+#include "test_cmocka.h"
 
 enum { SIZES = 7, SEEDS = 24, FIRST = 50, MESSAGES = 600 };
 
@@ -516,7 +508,7 @@ static void changes_are_found(void **state)
     }
 }
 
-/* The first try begins with the third message of 256 KiB or more, and with the fifth shorter one. */
+/* The first try begins with the third message of 256 KiB or more, with the fifth shorter one. */
 static void first_try(void **state)
 {
     (void) state;

@@ -5,18 +5,10 @@
  *
  * TEST: sources=common/sock/sha256.c,common/sock/sock_ip.c,common/sock/sock_proof.c,common/sock/sock_race.c
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "sock/sock_ip.h"
 #include "sock/sock_proof.h"
 #include "sock/sock_race.h"
+#include "test_cmocka.h"
 
 /* ---- SHA-256 ------------------------------------------------------------ */
 

@@ -8,23 +8,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
 #include "sock/sock.h"
+#include "test_cmocka.h"
 
 /* ---- the clock ---------------------------------------------------------- */
 

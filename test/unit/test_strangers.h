@@ -102,9 +102,7 @@ static inline void stranger_world(world_t *world, fab_sock_set_t *socks,
                                   void (*call)(world_t *world), void (*check)(world_t *world))
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     if (0 == world->rank) {
         atomic_store(&world->shared->scratch[STRANGER_PORT], fab_sock_set_port(socks));
     }
@@ -121,7 +119,7 @@ static inline void stranger_world(world_t *world, fab_sock_set_t *socks,
     }
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
 }
 

@@ -122,9 +122,7 @@ static void crossed_body(world_t *world)
 static void other_addresses_body(world_t *world)
 {
     fab_tcp_addr_t *addr = &tcp_domain(world)->addr;
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     memmove(addr->ips + 1, addr->ips, sizeof(addr->ips[0]) * (FAB_SOCK_IPS - 1));
     addr->num_ips += addr->num_ips < FAB_SOCK_IPS;
     /* one of its own address that refuses: nobody listens on port 1 */
@@ -134,7 +132,7 @@ static void other_addresses_body(world_t *world)
                                                   FAB_ADDRESS_MAX);
     world_barrier(world);
     post(world, world_peer(world, 1 - world->rank));
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
 }
 
@@ -145,12 +143,10 @@ static void other_addresses_body(world_t *world)
 static void one_way(world_t *world, bool refuses)
 {
     fab_tcp_addr_t *addr = &tcp_domain(world)->addr;
-    uint64_t got = 0;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     CHECK(0 == bind(fd, (struct sockaddr *) &at, len) && (refuses || 0 == listen(fd, 1)) &&
           0 == getsockname(fd, (struct sockaddr *) &at, &len));
     if (1 == world->rank) {
@@ -169,7 +165,7 @@ static void one_way(world_t *world, bool refuses)
     }
     world_barrier(world);
     post(world, world_peer(world, 1 - world->rank));
-    WORLD_UNTIL((world->rank ? 2u : 1u) == got);
+    WORLD_UNTIL((world->rank ? 2u : 1u) == world->got);
     CHECK(0 == world->failures);
     close(fd);
     world_barrier(world);
@@ -189,9 +185,7 @@ static void one_way_refused_body(world_t *world)
 static void death_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         for (int i = 0; i < 1000; i++) {
@@ -201,7 +195,7 @@ static void death_body(world_t *world)
         raise(SIGKILL);
     }
     WORLD_UNTIL(1 == world->failures);
-    CHECK(1000 == got && world->failed == peer && OPAL_ERR_PROC_ABORTED == world->failed_rc);
+    CHECK(1000 == world->got && world->failed == peer && OPAL_ERR_PROC_ABORTED == world->failed_rc);
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
 }
 
@@ -209,9 +203,7 @@ static void death_body(world_t *world)
 static void leave_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         for (int i = 0; i < 1000; i++) {
@@ -220,7 +212,7 @@ static void leave_body(world_t *world)
         WORLD_UNTIL(NULL == peer->pending);
         return;
     }
-    WORLD_UNTIL(1000 == got && 0 == tcp_domain(world)->num_up);
+    WORLD_UNTIL(1000 == world->got && 0 == tcp_domain(world)->num_up);
     CHECK(0 == world->failures && 1 == world->left);
     CHECK(OPAL_ERR_UNREACH == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
     WORLD_UNTIL(1 == world->failures);
@@ -263,10 +255,8 @@ static size_t mad_bytes(unsigned char *buf, size_t size, bool *is_good)
 static void mad_body(world_t *world)
 {
     static unsigned char buf[4096];
-    uint64_t got = 0;
     bool is_good;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     srandom((unsigned) atomic_load(&world->shared->scratch[7]) + 1);
     for (unsigned round = 0; round < MAD_ROUNDS; round++) {
         int fd;
@@ -289,7 +279,8 @@ static void mad_body(world_t *world)
         WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
         fab_peer_close(peer, FAB_USER_PML);
     }
-    CHECK(got > 1000 && fab_counters.bad_messages > 100 && fab_counters.connections_lost > 100);
+    CHECK(world->got > 1000 && fab_counters.bad_messages > 100 &&
+          fab_counters.connections_lost > 100);
 }
 
 static void ignore_end(fab_out_t *out, int status)
@@ -303,12 +294,10 @@ static void unreadable_body(world_t *world)
     static fab_out_t out;
     char *nothing = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(1 == got && NULL == peer->pending);
+    WORLD_UNTIL(1 == world->got && NULL == peer->pending);
     if (0 == world->rank) {
         out = (fab_out_t){.buf = nothing, .len = 100000, .complete = ignore_end};
         WORLD_UNTIL(OPAL_SUCCESS == fab_item_send_from(peer, fab_hdr(AM_DATA, 0, 0), &out));

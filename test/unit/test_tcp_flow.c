@@ -20,9 +20,8 @@ static void flood_body(world_t *world)
 {
     static unsigned char buf[32768];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0, sent = 0;
+    uint64_t sent = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         post(world, peer);
@@ -39,11 +38,11 @@ static void flood_body(world_t *world)
         atomic_store(&world->shared->scratch[0], sent + 1);
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]));
     } else {
-        WORLD_UNTIL(got > 0);
+        WORLD_UNTIL(world->got > 0);
         while (0 == atomic_load(&world->shared->scratch[0])) {
             usleep(1000);
         }
-        WORLD_UNTIL(atomic_load(&world->shared->scratch[0]) == got);
+        WORLD_UNTIL(atomic_load(&world->shared->scratch[0]) == world->got);
         atomic_store(&world->shared->scratch[1], 1);
     }
     CHECK(0 == world->failures);
@@ -59,12 +58,11 @@ static void leave_full_body(world_t *world)
     enum { LEN = 16000, LATE_US = 1000000 };
     static unsigned char buf[LEN];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0, sent = 0;
+    uint64_t sent = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (1 == world->rank) {
         while (!ep_of(peer)->is_blocked) {
@@ -83,7 +81,7 @@ static void leave_full_body(world_t *world)
     }
     usleep(LATE_US); /* time enough to leave without them */
     WORLD_UNTIL(0 == tcp_domain(world)->num_up || world->failures > 0);
-    CHECK(atomic_load(&world->shared->scratch[0]) == got && 0 == world->failures);
+    CHECK(atomic_load(&world->shared->scratch[0]) == world->got && 0 == world->failures);
 }
 
 /*
@@ -95,12 +93,10 @@ static void computing_body(world_t *world)
     enum { MESSAGES = 24, LEN = 32768 };
     static unsigned char buf[LEN];
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (0 == world->rank) {
         for (int sent = 0; sent < MESSAGES;) {
@@ -110,7 +106,7 @@ static void computing_body(world_t *world)
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[1]) || world->failures > 0);
     } else {
         sleep(4 * fab_params.tcp_timeout);
-        WORLD_UNTIL(1 + MESSAGES == got);
+        WORLD_UNTIL(1 + MESSAGES == world->got);
         atomic_store(&world->shared->scratch[1], 1);
     }
     CHECK(0 == world->failures);
@@ -124,12 +120,10 @@ static void together_body(world_t *world)
 {
     enum { MESSAGES = 64 };
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     post(world, peer);
-    WORLD_UNTIL(1 == got && NULL == peer->pending);
+    WORLD_UNTIL(1 == world->got && NULL == peer->pending);
     world_barrier_idle(world);
     CHECK(0 <= fab_progress(world->fab));
     unsigned long long writes = fab_counters.tcp_writes;
@@ -145,31 +139,28 @@ static void together_body(world_t *world)
     CHECK(writes == fab_counters.tcp_writes);
     WORLD_UNTIL(NULL == peer->pending);
     CHECK(writes + 2 >= fab_counters.tcp_writes && NULL == ep_of(peer)->out);
-    WORLD_UNTIL(1 + MESSAGES == got);
+    WORLD_UNTIL(1 + MESSAGES == world->got);
     world_barrier(world);
 }
 
 /* ---- the hot connection --------------------------------------------------- */
 
-typedef struct arrivals {
-    uint64_t got; /* first: of count_arrived() */
-    uint64_t due; /* what is waited for: a message may arrive in the barrier before */
-} arrivals_t;
+static uint64_t due; /* messages that are waited for: one may arrive in the barrier before */
 
-static void await_one(world_t *world, arrivals_t *arrivals)
+static void await_one(world_t *world)
 {
-    arrivals->due++;
-    WORLD_UNTIL(arrivals->due <= arrivals->got);
+    due++;
+    WORLD_UNTIL(due <= world->got);
 }
 
 /* Rank 0 and another send each other so many messages by turns. */
-static void exchange(world_t *world, int other, int num, arrivals_t *arrivals)
+static void exchange(world_t *world, int other, int num)
 {
     for (int i = 0; i < num; i++) {
         if (0 == world->rank) {
             post(world, world_peer(world, other));
         }
-        await_one(world, arrivals);
+        await_one(world);
         if (0 != world->rank) {
             post(world, world_peer(world, 0));
         }
@@ -177,13 +168,13 @@ static void exchange(world_t *world, int other, int num, arrivals_t *arrivals)
 }
 
 /* This rank sends a message to rank 0. */
-static void send_one(world_t *world, int from, arrivals_t *arrivals)
+static void send_one(world_t *world, int from)
 {
     world_barrier(world);
     if (from == world->rank) {
         post(world, world_peer(world, 0));
     } else if (0 == world->rank) {
-        await_one(world, arrivals);
+        await_one(world);
     }
     world_barrier(world);
 }
@@ -195,23 +186,21 @@ static void send_one(world_t *world, int from, arrivals_t *arrivals)
 static void muted_body(world_t *world)
 {
     const fab_tcp_domain_t *dom = tcp_domain(world);
-    arrivals_t arrivals = {.got = 0};
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &arrivals);
     world->fab->may_sleep = 1 == world->rank;
     world->fab->is_yielding = 2 == world->rank;
     for (int i = 0; i < 9; i++) {
         const int other = 1 + i % 3;
         world_barrier(world);
         if (0 == world->rank || other == world->rank) {
-            exchange(world, other, 2 * FAB_TCP_MUTE_READS, &arrivals);
+            exchange(world, other, 2 * FAB_TCP_MUTE_READS);
             CHECK(dom->hot->is_muted == (0 == world->rank || 3 == world->rank));
         }
     }
-    send_one(world, 1, &arrivals);
+    send_one(world, 1);
     CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 1)) && !dom->hot->is_muted &&
                                !ep_of(world_peer(world, 3))->is_muted));
-    send_one(world, 3, &arrivals); /* it is noticed again */
+    send_one(world, 3); /* it is noticed again */
     CHECK(0 != world->rank || (dom->hot == ep_of(world_peer(world, 3)) && !dom->hot->is_muted));
 }
 
@@ -254,13 +243,11 @@ static size_t fill_window(world_t *world, fab_peer_t *peer, int fd)
 static void window_body(world_t *world)
 {
     const size_t size = sizeof(fab_tcp_hdr_t) + 16384;
-    uint64_t got = 0;
     uint32_t told = 0;
     size_t sent;
     int fd;
     fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     sent = fill_window(world, peer, fd);
     CHECK(sent >= FAB_TCP_WINDOW && sent < FAB_TCP_WINDOW + size);
     write_hdr(world, fd, FAB_TCP_ID_CREDIT, 10 * (uint32_t) size);
@@ -272,7 +259,7 @@ static void window_body(world_t *world)
         write_hdr(world, fd, AM_DATA, 0);
         take_all(fd, &told);
     }
-    WORLD_UNTIL(FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t) == got);
+    WORLD_UNTIL(FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t) == world->got);
     take_all(fd, &told);
     CHECK(FAB_TCP_WINDOW / 4 == told);
 
@@ -288,7 +275,6 @@ static void window_body(world_t *world)
 enum { CROWD = 100, CROWD_MESSAGES = 6, CROWD_LEN = 20000 };
 
 typedef struct crowd {
-    uint64_t got; /* first: of count_arrived() */
     fab_peer_t *peer[CROWD];
     int fd[CROWD];
 } crowd_t;
@@ -326,7 +312,7 @@ static void crowd_write(world_t *world, const crowd_t *crowd, size_t from, size_
 
 static void stop_arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    count_arrived(ctx, peer, hdr, data, len);
+    world_count(ctx, peer, hdr, data, len);
     peer->fab->must_return = true;
 }
 
@@ -341,15 +327,15 @@ static void bounded_body(world_t *world)
 
     crowd_open(world, &crowd);
     for (int stops = 0; stops < 2; stops++) {
-        fab_set_handler(world->fab, AM_DATA, 1 == stops ? stop_arrived : count_arrived, &crowd);
-        crowd.got = 0;
+        fab_set_handler(world->fab, AM_DATA, 1 == stops ? stop_arrived : world_count, world);
+        world->got = 0;
         for (int i = 0; i < CROWD_MESSAGES; i++) {
             crowd_write(world, &crowd, 0, size);
         }
-        while (crowd.got < CROWD * CROWD_MESSAGES) {
-            const uint64_t before = crowd.got;
+        while (world->got < CROWD * CROWD_MESSAGES) {
+            const uint64_t before = world->got;
             world_progress(world); /* of all connections, and of the hot one */
-            CHECK((crowd.got - before) * size <=
+            CHECK((world->got - before) * size <=
                   2 * (1 == stops ? FAB_TCP_BUF : FAB_TCP_READ_MAX + FAB_TCP_BUF));
         }
     }
@@ -364,19 +350,18 @@ static void parts_body(world_t *world)
     uint64_t sum = 0;
 
     crowd_open(world, &crowd);
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &crowd);
     crowd_write(world, &crowd, 0, 100);
     for (unsigned i = 0; i < CROWD; i++) {
         const fab_tcp_ep_t *ep = ep_of(crowd.peer[i]);
         WORLD_UNTIL(NULL != ep->in && 100 == ep->in->node.end - ep->in->node.start);
         sum += ep->in->size;
     }
-    CHECK(CROWD == tcp_domain(world)->num_parts && 0 == crowd.got);
+    CHECK(CROWD == tcp_domain(world)->num_parts && 0 == world->got);
     CHECK(sum <= FAB_TCP_PARTS * FAB_TCP_BUF + (CROWD - FAB_TCP_PARTS) * size);
     crowd_write(world, &crowd, 100, 9000);
     crowd_write(world, &crowd, 9000, size);
     crowd_write(world, &crowd, 0, size);
-    WORLD_UNTIL(2 * CROWD == crowd.got);
+    WORLD_UNTIL(2 * CROWD == world->got);
     CHECK(0 == tcp_domain(world)->num_parts);
     crowd_close(world, &crowd);
 }

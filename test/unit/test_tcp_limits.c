@@ -89,9 +89,7 @@ static void no_memory_body(world_t *world)
 {
     flow_t *flows = calloc((size_t) world->size, sizeof(*flows));
     const uint64_t all = (uint64_t) (world->size - 1) * (1 + FLOW_NUM);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = 0; i < world->size; i++) {
         if (i != world->rank) {
@@ -100,13 +98,13 @@ static void no_memory_body(world_t *world)
             fab_queue(world_peer(world, i), &flows[i].item);
         }
     }
-    while (got < (uint64_t) (world->size - 1)) {
+    while (world->got < (uint64_t) (world->size - 1)) {
         world_progress(world);
     }
     for (int i = 0; i < world->size; i++) { /* no buffer is in use now */
         WORLD_UNTIL(i == world->rank || FLOW_NUM == flows[i].sent);
     }
-    WORLD_UNTIL(all == got);
+    WORLD_UNTIL(all == world->got);
     world_barrier(world);
     run_out_of_memory(world);
     world_barrier(world);
@@ -116,7 +114,7 @@ static void no_memory_body(world_t *world)
             fab_queue(world_peer(world, i), &flows[i].item);
         }
     }
-    WORLD_UNTIL(all - (uint64_t) (world->size - 1) + all == got);
+    WORLD_UNTIL(all - (uint64_t) (world->size - 1) + all == world->got);
     world_barrier(world);
     CHECK(0 == world->failures);
     if (0 == world->rank) {
@@ -169,18 +167,16 @@ static void fill_kernel(world_t *world, fab_peer_t *peer)
 static void owed_body(world_t *world)
 {
     const uint64_t num = 3 * FAB_TCP_WINDOW / 4 / sizeof(fab_tcp_hdr_t);
-    uint64_t got = 0;
     bool end = false;
     int fd;
     fab_peer_t *peer = mad_peer(world, UINT64_C(9) << 32, &fd);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     fill_kernel(world, peer);
     run_out_of_memory(world);
     for (uint64_t i = 0; i < num; i++) {
         write_hdr(world, fd, AM_DATA, 0);
     }
-    WORLD_UNTIL(num == got);
+    WORLD_UNTIL(num == world->got);
     CHECK(ep_of(peer)->ses.is_credit_due);
     CHECK(3 * FAB_TCP_WINDOW / 4 == take_credit(world, fd, &end) && !end);
     fill_kernel(world, peer);
@@ -268,10 +264,8 @@ static int limit_files(world_t *world, bool is_for_now)
  */
 static void files_body(world_t *world)
 {
-    uint64_t got = 0;
     int other = -1;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     fab_core(world->fab)->users[FAB_USER_PML].config.log = count_lines;
     if (1 == world->rank) {
         (void) limit_files(world, true);
@@ -280,7 +274,7 @@ static void files_body(world_t *world)
     if (0 == world->rank) {
         post(world, world_peer(world, 1));
     }
-    WORLD_UNTIL(1 != world->rank || 1 == got);
+    WORLD_UNTIL(1 != world->rank || 1 == world->got);
     for (int i = 0; i < world->size; i++) {
         if (i != world->rank) {
             (void) world_peer(world, i);
@@ -297,9 +291,9 @@ static void files_body(world_t *world)
     } else {
         (void) world_peer(world, 0);
         (void) world_peer(world, 2);
-        WORLD_UNTIL(1 == num_lines && 2 == got);
+        WORLD_UNTIL(1 == num_lines && 2 == world->got);
         CHECK(0 == close(other));
-        WORLD_UNTIL(3 == got);
+        WORLD_UNTIL(3 == world->got);
     }
     CHECK(num_lines == (1 == world->rank));
     world_barrier(world);
@@ -324,16 +318,14 @@ int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 static void unwatched_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     failing_adds = 2; /* of rank 0: attempts to connect; of rank 1: connections accepted */
     world_barrier(world);
     if (0 == world->rank) {
         post(world, peer);
     }
     WORLD_UNTIL(0 == failing_adds);
-    WORLD_UNTIL(0 == world->rank || 1 == got);
+    WORLD_UNTIL(0 == world->rank || 1 == world->got);
     CHECK(0 == world->failures);
     close_peers(world);
     world_barrier(world);

@@ -914,9 +914,7 @@ int main(int argc, char **argv)
         WORLD_JOB("test_other_way", other_way_body, .each = {&wrong_hdr, WRONG_HDRS}),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     world_use_providers("tcp");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

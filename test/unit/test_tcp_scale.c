@@ -6,15 +6,13 @@
  * TEST: sources=@fabric variants=plain timeout=120 quick=no
  */
 #include "test_fab_jobs.h"
+#include "test_scale.h"
 
-#include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "fabric/fab_core.h"
-#include "fabric/fab_wire.h"
 #include "tcp/tcp_types.h"
 
 enum {
@@ -22,34 +20,19 @@ enum {
     KNOWN_BYTES = 112,      /* of memory for one that is known: 64 of them its record */
     RANKS = 64,             /* of a host */
     CONNECTED_BYTES = 4096, /* for one that is connected */
-    AM_DATA = 9,
     MANY = 24,
 };
 
-static size_t memory(void)
-{
-    struct mallinfo2 info = mallinfo2();
-
-    return info.uordblks + info.hblkhd;
-}
-
 /* ---- known peers -------------------------------------------------------- */
 
-/* The address of rank 0, with this name, as that of another process and, by turns, host. */
-static size_t address_of(const world_t *world, uint64_t name, unsigned char *address)
+/* By turns on the processes of a host. */
+static void address_of(const world_t *world, uint32_t rank, unsigned char *address)
 {
-    const uint32_t rank = (uint32_t) name, host = rank / RANKS;
-    fab_wire_head_t head;
-    size_t len;
-
-    memcpy(address, world->shared->address[0], world->shared->len[0]);
-    memcpy(&head, address, sizeof(head));
-    head.name = name;
-    memcpy(address, &head, sizeof(head));
-    unsigned char *tcp = (unsigned char *) (uintptr_t) fab_address_section(address, FAB_WIRE_TCP,
-                                                                           &len);
+    const uint32_t host = rank / RANKS;
     fab_tcp_addr_t addr = {0};
-    memcpy(&addr, tcp, len);
+    size_t len;
+    unsigned char *tcp = address_begin(world, rank, FAB_WIRE_TCP, address, &addr, &len);
+
     addr.host += host;
     memcpy(addr.key, &rank, sizeof(rank));
     for (int i = 0; i < addr.num_ips; i++) {
@@ -57,38 +40,11 @@ static size_t address_of(const world_t *world, uint64_t name, unsigned char *add
         addr.ips[i].port = (uint16_t) (1024 + rank % RANKS);
     }
     memcpy(tcp, &addr, len);
-    return world->shared->len[0];
-}
-
-/* Names of processes of one job follow each other. */
-static uint64_t known_name(int i)
-{
-    return UINT64_C(9) << 32 | (unsigned) i;
 }
 
 static void known_body(world_t *world)
 {
-    unsigned char address[FAB_ADDRESS_MAX];
-    fab_peer_t **peer = malloc(KNOWN * sizeof(fab_peer_t *));
-    size_t before = memory();
-    double start = world_now(), opened;
-    const char *why = "";
-
-    for (int i = 0; i < KNOWN; i++) {
-        size_t len = address_of(world, known_name(i), address);
-        CHECK(OPAL_SUCCESS ==
-              fab_peer_open(world->fab, FAB_USER_PML, known_name(i), address, len, &peer[i], &why));
-    }
-    double bytes = (double) (memory() - before) / KNOWN;
-    opened = world_now();
-    for (int i = 0; i < KNOWN; i++) {
-        CHECK(peer[i] == fab_peer_find(world->fab, known_name(i)));
-    }
-    printf("%d known peers: %.0f bytes each; %.2f us to open one, %.3f us to find one\n", KNOWN,
-           bytes, 1e6 * (opened - start) / KNOWN, 1e6 * (world_now() - opened) / KNOWN);
-    fflush(stdout);
-    CHECK(bytes > 64 && bytes < KNOWN_BYTES);
-    free(peer);
+    free(open_many(world, KNOWN, address_of, KNOWN_BYTES));
 }
 
 /* ---- connected peers ---------------------------------------------------- */
@@ -120,26 +76,17 @@ static void check_all(world_t *world)
     CHECK(world->size - 1 == num_asked);
 }
 
-static void arrived(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    (void) peer, (void) hdr, (void) data, (void) len;
-    ++*(int *) ctx;
-}
-
 /* All send to rank 0, which answers each: no connection has a buffer when all is quiet. */
 static void connected_body(world_t *world)
 {
-    int got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, arrived, &got);
     world_barrier(world);
     size_t before = memory();
     for (int i = 0; i < world->size; i++) {
         if (i != world->rank && (0 == i || 0 == world->rank)) {
-            CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, world_peer(world, i));
         }
     }
-    WORLD_UNTIL(got == (0 == world->rank ? world->size - 1 : 1));
+    WORLD_UNTIL(world->got == (0 == world->rank ? (unsigned) world->size - 1 : 1));
     world_barrier(world);
     if (0 == world->rank) {
         size_t kept = FAB_TCP_FREE_BUFS * sizeof(fab_tcp_buf_t) +

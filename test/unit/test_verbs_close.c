@@ -107,9 +107,7 @@ int main(int argc, char **argv)
         WORLD_JOB("test_get", get_body, .ranks = 3),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     fab_params.verbs_tm = (char *) (uintptr_t) "none";
     world_use_providers("verbs");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,9 +72,7 @@ static void strangers_body(world_t *world)
 static void other_addresses_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     dom->addr.host += (uint64_t) world->rank; /* not over loopback first */
     memmove(&dom->addr.ips[1], &dom->addr.ips[0], sizeof(dom->addr.ips[0]) * (FAB_VERBS_IPS - 1));
     /* broadcast: refused */
@@ -85,7 +83,7 @@ static void other_addresses_body(world_t *world)
     world_barrier(world);
     connect_to(world, world_peer(world, 1 - world->rank));
     CHECK(!ep_of(world_peer(world, 1 - world->rank))->is_local);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
 }
 
@@ -97,12 +95,10 @@ static void one_way_body(world_t *world)
 {
     fab_verbs_addr_t *addr = &verbs_domain(world)->addr;
     fab_verbs_ep_t *ep;
-    uint64_t got = 0;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
     int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     CHECK(0 == bind(silent, (struct sockaddr *) &at, len) && 0 == listen(silent, 8) &&
           0 == getsockname(silent, (struct sockaddr *) &at, &len));
     if (1 == world->rank) {
@@ -120,7 +116,7 @@ static void one_way_body(world_t *world)
     }
     world_barrier(world);
     post(world, world_peer(world, 1 - world->rank));
-    WORLD_UNTIL((world->rank ? 2u : 1u) == got);
+    WORLD_UNTIL((world->rank ? 2u : 1u) == world->got);
     CHECK(0 == world->failures);
     close(silent);
     world_barrier(world);
@@ -169,13 +165,11 @@ static void other_key_body(world_t *world)
 static void ports_body(world_t *world)
 {
     uint16_t port = verbs_domain(world)->addr.ips[0].port;
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     CHECK(port >= 21000 && port <= 21099);
     world_barrier(world);
     connect_to(world, world_peer(world, 1 - world->rank));
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
 }
 
@@ -255,13 +249,11 @@ static void nothing_left_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     int fds = count_open_fds();
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     CHECK(NULL == fab_why_one_host(world->fab));
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got && !fab_sock_set_is_busy(verbs_domain(world)->socks));
+    WORLD_UNTIL(1 == world->got && !fab_sock_set_is_busy(verbs_domain(world)->socks));
     CHECK(count_open_fds() <= fds + 2); /* a software device may need one or two for a connection */
     world_barrier(world);
 }
@@ -292,24 +284,22 @@ static void slow_body(world_t *world)
 {
     bool is_asked = 1 == slow_way, is_closed = 2 == slow_way;
     fab_peer_t *near = world_peer(world, 0 == world->rank), *far = world_peer(world, 2);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (world->rank < 2) {
         connect_to(world, near);
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
     }
     world_barrier(world);
     if (0 == world->rank) {
         atomic_store(&is_slow, true);
         if (!is_asked) {
-            CHECK(OPAL_SUCCESS == fab_post(far, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, far);
         }
         WORLD_UNTIL(FAB_VERBS_OPENING == ep_of(far)->path);
         for (uint64_t i = 0; i < 200; i++) {
-            CHECK(OPAL_SUCCESS == fab_post(near, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-            WORLD_UNTIL(got > i + 1);
+            post(world, near);
+            WORLD_UNTIL(world->got > i + 1);
         }
         CHECK((is_asked ? FAB_SES_ASKED : FAB_SES_TRYING) == ep_of(far)->ses.state);
         CHECK(FAB_VERBS_OPENING == ep_of(far)->path);
@@ -320,17 +310,17 @@ static void slow_body(world_t *world)
         }
         atomic_store(&is_slow, false);
         WORLD_UNTIL(is_closed ? NULL == far->ep : FAB_SES_UP == ep_of(far)->ses.state);
-        WORLD_UNTIL(got == (is_asked ? 202 : 201));
+        WORLD_UNTIL(world->got == (is_asked ? 202 : 201));
     } else if (1 == world->rank) {
         for (uint64_t i = 0; i < 200; i++) {
-            WORLD_UNTIL(got > i + 1);
-            CHECK(OPAL_SUCCESS == fab_post(near, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            WORLD_UNTIL(world->got > i + 1);
+            post(world, near);
         }
     } else if (is_asked) {
-        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, world_peer(world, 0));
         WORLD_UNTIL(FAB_SES_UP == ep_of(world_peer(world, 0))->ses.state);
     } else if (!is_closed) {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
     }
     CHECK(is_closed || 0 == world->failures);
     world_barrier(world);

@@ -11,17 +11,14 @@
 
 #include "fabric/fab_host.h"
 
-static uint64_t got; /* messages */
-
 /* Both have a connection, by the first port of each, which rank 0 cuts. */
 static fab_peer_t *cut_first(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier_idle(world);
     if (0 == world->rank) {
         atomic_store(&world_cuts[1], 1); /* the LID of its first device */
@@ -37,7 +34,7 @@ static void both_fail_body(world_t *world)
 
     CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 1, 0), NULL, 0));
     WORLD_UNTIL(1 == world->failures || 0 != fab_counters.verbs_other_ports);
-    CHECK(0 == fab_counters.verbs_other_ports && 1 == got);
+    CHECK(0 == fab_counters.verbs_other_ports && 1 == world->got);
     CHECK(NULL != strstr(world->failed_why, "It does not answer any more (tmdev"));
     world_barrier_idle(world);
 }
@@ -47,10 +44,9 @@ static void port_down_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier_idle(world);
     if (0 == world->rank) {
         fab_verbs_fail_all(verbs_domain(world), "is down"); /* as it says after ten seconds */
@@ -76,7 +72,7 @@ static void closed_body(world_t *world)
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
     }
     world_barrier_idle(world);
-    CHECK(1 == got && 0 == fab_counters.verbs_other_ports);
+    CHECK(1 == world->got && 0 == fab_counters.verbs_other_ports);
 }
 
 /* Rank 1 has left when rank 0 finds that its port is down, and learns it after that. */
@@ -85,10 +81,9 @@ static void left_body(world_t *world)
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     const fab_verbs_addr_t *addr = &ep_of(peer)->addr;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier_idle(world);
     if (0 == world->rank) {
         while (!fab_proc_is_gone(addr->pid, addr->start_time)) {
@@ -114,9 +109,7 @@ int main(int argc, char **argv)
         WORLD_JOB("test_left", left_body),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     setenv("TMDEV_DEVICES", "3", 1);
     fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
     fab_params.verbs_tm = (char *) (uintptr_t) "none";

@@ -6,7 +6,7 @@
  *
  * TEST: sources=@fabric,@verbs,common/verbs/verbs_near.c variants=asan cflags=-DFAB_HAVE_VERBS=1 ldflags="-libverbs -lhwloc" device=tmdev timeout=240 quick=no
  */
-#include "test_fab_world.h"
+#include "test_fab_jobs.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -16,20 +16,9 @@
 #include "verbs/verbs.h"
 #include "verbs/verbs_near.h"
 
-enum { AM_DATA = 9 };
-
 static fab_verbs_domain_t *verbs_domain(fab_t *fab)
 {
     return (fab_verbs_domain_t *) fab_core(fab)->slots[3].dom;
-}
-
-/* A job whose processes have this setting of the device. */
-static int run_with(int size, world_fn_t body, const char *name, const char *value)
-{
-    setenv(name, value, 1);
-    int wrong = world_run(size, false, body);
-    unsetenv(name);
-    return wrong;
 }
 
 /* ---- nearness ----------------------------------------------------------- */
@@ -523,86 +512,16 @@ static void ports_body(world_t *world)
     exchange(world);
 }
 
-static void run_ports(const char *link)
-{
-    setenv("TMDEV_DEVICES", "2", 1);
-    setenv("TMDEV_PORTS", "2", 1);
-    int wrong = run_with(4, ports_body, "TMDEV_LINK", link);
-    unsetenv("TMDEV_DEVICES");
-    unsetenv("TMDEV_PORTS");
-    assert_int_equal(wrong, 0);
-}
+/* ---- paths: what packets must have, and parameters ------------------------ */
 
-static void test_ports(void **state)
-{
-    (void) state;
-    run_ports("ib");
-    run_ports("eth");
-    setenv("TMDEV_GIDS", "300", 1);
-    run_ports("eth");
-    setenv("TMDEV_GID_FOREIGN", "2", 1);
-    run_ports("eth"); /* by the fifth GID, or sixth */
-    unsetenv("TMDEV_GID_FOREIGN");
-    unsetenv("TMDEV_GIDS");
-}
-
-/* ---- paths -------------------------------------------------------------- */
-
-/* What packets must have, and parameters. */
-typedef struct path {
-    const char *settings[3];
-    int traffic_class;
-    unsigned int sl, mtu;
-    bool has_tm;
-} path_t;
-
-static const path_t paths[] = {
-    {{"TMDEV_GRH=1"}, .traffic_class = -1},
-    {{"TMDEV_DEVICES=2", "TMDEV_SUBNETS=1,2"}, .traffic_class = -1, .has_tm = true},
-    {{"TMDEV_PKEYS=7fff,8001"}, .traffic_class = -1, .has_tm = true},
-    {{"TMDEV_LINK=eth", "TMDEV_TC=106"}, .traffic_class = -1},
-    {{"TMDEV_LINK=eth", "TMDEV_TC=32"}, .traffic_class = 32},
-    {{"TMDEV_TC=0", "TMDEV_SL=3"}, .traffic_class = -1, .sl = 3, .has_tm = true},
-    {{"TMDEV_MTU=4096"}, .traffic_class = -1, .mtu = 1500, .has_tm = true},
-};
-
-static const path_t *path;
+static unsigned has_tm;
+static unsigned mtu; /* of the address: enum ibv_mtu; 0: any */
 
 static void path_body(world_t *world)
 {
-    CHECK(path->has_tm == (NULL != verbs_domain(world->fab)->tm));
-    CHECK(0 == path->mtu || IBV_MTU_1024 == verbs_domain(world->fab)->addr.mtu);
+    CHECK((0 != has_tm) == (NULL != verbs_domain(world->fab)->tm));
+    CHECK(0 == mtu || mtu == verbs_domain(world->fab)->addr.mtu);
     exchange(world);
-}
-
-static void test_paths(void **state)
-{
-    char name[32];
-
-    (void) state;
-    fab_params.verbs_tm = "auto";
-    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        path = &paths[i];
-        for (int k = 0; k < 3 && NULL != path->settings[k]; k++) {
-            putenv((char *) (uintptr_t) path->settings[k]);
-        }
-        fab_params.verbs_traffic_class = path->traffic_class;
-        fab_params.verbs_sl = path->sl;
-        fab_params.verbs_mtu = path->mtu;
-        int wrong = world_run(2, false, path_body);
-        for (int k = 0; k < 3 && NULL != path->settings[k]; k++) {
-            snprintf(name, sizeof(name), "%.*s", (int) strcspn(path->settings[k], "="),
-                     path->settings[k]);
-            unsetenv(name);
-        }
-        if (0 != wrong) {
-            fprintf(stderr, "with %s\n", path->settings[0]);
-        }
-        assert_int_equal(wrong, 0);
-    }
-    fab_params.verbs_traffic_class = -1;
-    fab_params.verbs_sl = fab_params.verbs_mtu = 0;
-    fab_params.verbs_tm = "always";
 }
 
 /* ---- late start --------------------------------------------------------- */
@@ -616,16 +535,6 @@ static void late_body(world_t *world)
     CHECK(0 == dom->recv_pool.num && 0 == dom->send_pool.num);
     exchange(world);
     CHECK(dom->is_started && dom->recv_pool.num > 0 && dom->send_pool.num > 0);
-}
-
-/* All of the job is reached in other ways, but for these, which are of other jobs. */
-static void test_late_start(void **state)
-{
-    (void) state;
-    world_num_procs = 1;
-    int wrong = world_run(3, false, late_body);
-    world_num_procs = 0;
-    assert_int_equal(wrong, 0);
 }
 
 /*
@@ -657,15 +566,6 @@ static void late_fail_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_late_failure(void **state)
-{
-    (void) state;
-    world_num_procs = 1;
-    int wrong = run_with(3, late_fail_body, "TMDEV_FAIL", "mr:1-1");
-    world_num_procs = 0;
-    assert_int_equal(wrong, 0);
-}
-
 /*
  * A job of one host that shm reaches keeps the device in reserve; one that has processes elsewhere
  * does not.
@@ -683,21 +583,6 @@ static void spare_body(world_t *world)
     CHECK(0 == strcmp(fab_peer_provider_name(peer), "shm") &&
           dom->is_started == (2 != world_num_procs));
     world_barrier(world);
-}
-
-static void test_spare(void **state)
-{
-    char *providers = fab_params.providers;
-    int wrong = 0;
-
-    (void) state;
-    fab_params.providers = NULL;
-    for (world_num_procs = 2; world_num_procs <= 3; world_num_procs++) {
-        wrong += world_run(2, false, spare_body);
-    }
-    fab_params.providers = providers;
-    world_num_procs = 0;
-    assert_int_equal(wrong, 0);
 }
 
 /* ---- a port goes down, a device fails ----------------------------------- */
@@ -745,12 +630,6 @@ static void blink_body(world_t *world)
     CHECK(0 == verbs_domain(world->fab)->port_down_since);
 }
 
-static void test_port_blinks(void **state)
-{
-    (void) state;
-    assert_int_equal(run_with(2, blink_body, "TMDEV_PORT_DOWN", "500-2000"), 0);
-}
-
 static void down_body(world_t *world)
 {
     double start = world_now();
@@ -759,12 +638,7 @@ static void down_body(world_t *world)
     CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here is down"));
     CHECK(world_now() - start > 9);
     CHECK(FAB_PEER_FAILED == world->peers[1 - world->rank]->state);
-}
-
-static void test_port_stays_down(void **state)
-{
-    (void) state;
-    assert_int_equal(run_with(2, down_body, "TMDEV_PORT_DOWN", "200"), 0);
+    world_barrier(world); /* the other is to find its own port down, not this process gone */
 }
 
 static void fatal_body(world_t *world)
@@ -773,7 +647,7 @@ static void fatal_body(world_t *world)
     CHECK(1 == world->failures && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
     /* another one, with which there is no connection */
     fab_peer_t *third = world_peer(world, 2);
-    CHECK(OPAL_SUCCESS == fab_post(third, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    post(world, third);
     WORLD_UNTIL(2 == world->failures);
     CHECK(world->failed == third && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
 }
@@ -785,12 +659,6 @@ static void fatal_or_wait_body(world_t *world)
         fatal_body(world);
     }
     world_barrier(world);
-}
-
-static void test_device_fatal(void **state)
-{
-    (void) state;
-    assert_int_equal(run_with(3, fatal_or_wait_body, "TMDEV_DEVICE_FATAL", "300"), 0);
 }
 
 /*
@@ -823,12 +691,13 @@ void ibv_ack_async_event(struct ibv_async_event *event)
     ack(event);
 }
 
-static enum ibv_event_type lost_queue;
+static const enum ibv_event_type losses[] = {IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR};
+static unsigned loss;
 
 /* A queue is lost, and with it the device: what is not connected yet is not connected either. */
 static void lost_queue_body(world_t *world)
 {
-    const struct ibv_async_event event = {.event_type = lost_queue};
+    const struct ibv_async_event event = {.event_type = losses[loss]};
     fab_verbs_domain_t *dom = verbs_domain(world->fab);
 
     if (0 == world->rank) {
@@ -838,7 +707,7 @@ static void lost_queue_body(world_t *world)
         WORLD_UNTIL(1 == world->failures);
         CHECK(NULL != strstr(world->failed_why, "tmdev0:1 here lost a queue"));
         fab_peer_t *third = world_peer(world, 2);
-        CHECK(OPAL_SUCCESS == fab_post(third, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, third);
         WORLD_UNTIL(2 == world->failures);
         CHECK(world->failed == third && NULL != strstr(world->failed_why, "tmdev0:1 here failed"));
     } else if (1 == world->rank) {
@@ -847,30 +716,55 @@ static void lost_queue_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_lost_queue(void **state)
-{
-    static const enum ibv_event_type events[] = {IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR};
-    char *verbs_tm = fab_params.verbs_tm;
-
-    (void) state;
-    for (int i = 0; i < 4; i++) {
-        lost_queue = events[i % 2];
-        fab_params.verbs_tm = i < 2 ? "auto" : "none";
-        assert_int_equal(world_run(3, false, lost_queue_body), 0);
+#define PORTS(...)                                                                                 \
+    WORLD_JOB("test_ports", ports_body, .ranks = 4,                                                \
+              .env = {"TMDEV_DEVICES", "2", "TMDEV_PORTS", "2", __VA_ARGS__})
+#define PATH(...)                                                                                  \
+    WORLD_JOB("test_paths", path_body, .text = {&fab_params.verbs_tm, "auto"}, __VA_ARGS__)
+#define TRAFFIC_CLASS ((unsigned *) &fab_params.verbs_traffic_class)
+#define HAS_TM                                                                                     \
+    {                                                                                              \
+        &has_tm, 1                                                                                 \
     }
-    fab_params.verbs_tm = verbs_tm;
-}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_depth),        cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_hosts),        cmocka_unit_test(test_self_test),
-        cmocka_unit_test(test_wrong_lists),  cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_paths),        cmocka_unit_test(test_late_start),
-        cmocka_unit_test(test_late_failure), cmocka_unit_test(test_spare),
-        cmocka_unit_test(test_port_blinks),  cmocka_unit_test(test_port_stays_down),
-        cmocka_unit_test(test_device_fatal), cmocka_unit_test(test_lost_queue),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_self_test),
+        cmocka_unit_test(test_wrong_lists),
+        PORTS("TMDEV_LINK", "ib"),
+        PORTS("TMDEV_LINK", "eth"),
+        PORTS("TMDEV_LINK", "eth", "TMDEV_GIDS", "300"),
+        /* by the fifth GID, or sixth */
+        PORTS("TMDEV_LINK", "eth", "TMDEV_GIDS", "300", "TMDEV_GID_FOREIGN", "2"),
+        PATH(.env = {"TMDEV_GRH", "1"}),
+        PATH(.env = {"TMDEV_DEVICES", "2", "TMDEV_SUBNETS", "1,2"}, .number = {HAS_TM}),
+        PATH(.env = {"TMDEV_PKEYS", "7fff,8001"}, .number = {HAS_TM}),
+        PATH(.env = {"TMDEV_LINK", "eth", "TMDEV_TC", "106"}),
+        PATH(.env = {"TMDEV_LINK", "eth", "TMDEV_TC", "32"}, .number = {{TRAFFIC_CLASS, 32}}),
+        PATH(.env = {"TMDEV_TC", "0", "TMDEV_SL", "3"},
+             .number = {HAS_TM, {&fab_params.verbs_sl, 3}}),
+        PATH(.env = {"TMDEV_MTU", "4096"},
+             .number = {HAS_TM, {&fab_params.verbs_mtu, 1500}, {&mtu, IBV_MTU_1024}}),
+        /* all of the job is reached in other ways, but for these, which are of other jobs */
+        WORLD_JOB("test_late_start", late_body, .ranks = 3, .number = {{&world_num_procs, 1}}),
+        WORLD_JOB("test_late_failure", late_fail_body, .ranks = 3,
+                  .number = {{&world_num_procs, 1}}, .env = {"TMDEV_FAIL", "mr:1-1"}),
+        WORLD_JOB("test_spare", spare_body, .text = {&fab_params.providers, NULL},
+                  .number = {{&world_num_procs, 2}}),
+        WORLD_JOB("test_spare others", spare_body, .text = {&fab_params.providers, NULL},
+                  .number = {{&world_num_procs, 3}}),
+        WORLD_JOB("test_port_blinks", blink_body, .env = {"TMDEV_PORT_DOWN", "500-2000"}),
+        WORLD_JOB("test_port_stays_down", down_body, .env = {"TMDEV_PORT_DOWN", "200"}),
+        WORLD_JOB("test_device_fatal", fatal_or_wait_body, .ranks = 3,
+                  .env = {"TMDEV_DEVICE_FATAL", "300"}),
+        WORLD_JOB("test_lost_queue", lost_queue_body, .ranks = 3, .each = {&loss, 2},
+                  .text = {&fab_params.verbs_tm, "auto"}),
+        WORLD_JOB("test_lost_queue no matching", lost_queue_body, .ranks = 3, .each = {&loss, 2},
+                  .text = {&fab_params.verbs_tm, "none"}),
     };
 
     world_use_providers("verbs");

@@ -257,9 +257,7 @@ int main(int argc, char **argv)
                   .number = {{&comes_back, 1}}),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     world_use_providers("verbs");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,14 +32,12 @@ static int dead_item_run(fab_item_t *item, fab_peer_t *peer)
 static void killed_body(world_t *world)
 {
     fab_item_t items[10] = {{.fn = dead_item_run}};
-    uint64_t got = 0;
     fab_peer_t *zero = world_peer(world, 0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (2 == world->rank) {
         for (int i = 0; i < 30; i++) {
-            CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, zero);
         }
         WORLD_UNTIL(NULL == zero->pending);
         /* rank 0 has them in its queue, or behind */
@@ -52,7 +50,7 @@ static void killed_body(world_t *world)
     if (0 == world->rank) {
         fab_peer_t *dying = world_peer(world, 2);
         connect_to(world, dying);
-        WORLD_UNTIL(30 == got);
+        WORLD_UNTIL(30 == world->got);
         atomic_store(&world->shared->scratch[0], 1);
         while (1 != atomic_load(&world->shared->scratch[1])) {
         }
@@ -71,11 +69,11 @@ static void killed_body(world_t *world)
         CHECK(10 == items_unreach && NULL == dying->pending);
         CHECK(OPAL_ERR_UNREACH == fab_send(dying, fab_hdr(AM_DATA, 0, 0), NULL, 0));
         atomic_store(&world->shared->scratch[2], 1);
-        WORLD_UNTIL(31 == got);
+        WORLD_UNTIL(31 == world->got);
         atomic_store(&world->shared->scratch[2], 2);
     } else {
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[2]));
-        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, zero);
         WORLD_UNTIL(2 == atomic_load(&world->shared->scratch[2]));
         CHECK(0 == world->failures);
     }
@@ -85,9 +83,7 @@ static void killed_body(world_t *world)
 static void killed_silent_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (1 == world->rank) {
         connect_to(world, peer);
@@ -95,7 +91,7 @@ static void killed_silent_body(world_t *world)
         WORLD_UNTIL(1 == atomic_load(&world->shared->scratch[0]));
         raise(SIGKILL);
     }
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     atomic_store(&world->shared->scratch[0], 1);
     WORLD_UNTIL(1 == world->failures);
     CHECK(OPAL_ERR_PROC_ABORTED == world->failed_rc);
@@ -160,20 +156,17 @@ static void killed_early_body(world_t *world)
  */
 static void orderly_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     for (int i = world->rank; i < world->size; i++) {
-        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, i), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, world_peer(world, i));
     }
-    WORLD_UNTIL(got == (uint64_t) world->rank + 1);
+    WORLD_UNTIL(world->got == (uint64_t) world->rank + 1);
     world_barrier(world);
     if (1 == world->rank) {
-        CHECK(OPAL_SUCCESS == fab_post(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, world_peer(world, 0));
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(2 == got);
+        WORLD_UNTIL(2 == world->got);
         double start = world_now();
         WORLD_UNTIL(world_now() - start > 3.5);
         CHECK(0 == world->failures && 0 == fab_counters.peers_died);
@@ -200,21 +193,19 @@ static void post_raw(world_t *world, fab_peer_t *peer, const void *bytes, size_t
 static void malformed_body(world_t *world)
 {
     fab_peer_t *zero = world_peer(world, 0);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (world->rank > 0) {
         connect_to(world, zero);
         WORLD_UNTIL(NULL == zero->pending);
     } else {
-        WORLD_UNTIL(6 == got); /* the first of each */
+        WORLD_UNTIL(6 == world->got); /* the first of each */
     }
     world_barrier(world);
     if (0 == world->rank) {
         WORLD_UNTIL(5 == world->failures);
         CHECK(5 == fab_counters.bad_messages && OPAL_ERR_COMM_FAILURE == world->failed_rc);
-        CHECK(6 == got);
+        CHECK(6 == world->got);
     } else if (world->rank < 4) {
         fab_verbs_tmh_t tmh = {.id = 1 == world->rank ? 99 : AM_DATA,
                                .credits = htobe16(2 == world->rank ? 1 : 0)};
@@ -226,10 +217,10 @@ static void malformed_body(world_t *world)
     }
     world_barrier(world);
     if (6 == world->rank) {
-        CHECK(OPAL_SUCCESS == fab_post(zero, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, zero);
     }
     if (0 == world->rank) {
-        WORLD_UNTIL(7 == got);
+        WORLD_UNTIL(7 == world->got);
         CHECK(5 == world->failures);
     }
     world_barrier(world);
@@ -334,17 +325,15 @@ static void put_to_readable_body(world_t *world)
 static void put_later_body(world_t *world)
 {
     static char memory[64], local[64] = "written";
-    uint64_t got = 0;
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     fab_rkey_t *shared_key = (fab_rkey_t *) &world->shared->scratch[8];
     fab_rma_t op = {.peer = peer, .local = local, .len = sizeof(local), .complete = rma_complete};
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank) {
         connect_to(world, peer);
     } else {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
     }
     CHECK(FAB_SES_UP == ep_of(peer)->ses.state);
     if (1 == world->rank) {

@@ -21,12 +21,10 @@ enum { LARGE_JOB = 5000 };
 static void window_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (0 == world->rank) {
         uint64_t sent = 1;
@@ -42,7 +40,7 @@ static void window_body(world_t *world)
         uint64_t sent;
         while (0 == (sent = atomic_load(&world->shared->scratch[0]))) {
         }
-        WORLD_UNTIL(got > sent && 1 == atomic_load(&world->shared->scratch[1]));
+        WORLD_UNTIL(world->got > sent && 1 == atomic_load(&world->shared->scratch[1]));
     }
     world_barrier(world);
     CHECK(0 == world->failures);
@@ -80,15 +78,12 @@ static void stream(world_t *world, fab_peer_t *peer, uint32_t first)
 
 static void follow_body(world_t *world)
 {
-    uint64_t got = 0;
-
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank) {
         /* no tick: on a slow machine no peer would be busy in one */
         verbs_domain(world)->next_tick = UINT64_MAX;
         for (uint64_t n = 1; n <= SENDERS; n++) {
-            WORLD_UNTIL(SENDERS + n * STREAM == got);
+            WORLD_UNTIL(SENDERS + n * STREAM == world->got);
             CHECK(all_granted(world) + 64 <= FEW_BUFFERS);
             CHECK(verbs_domain(world)->recv_pool.num <= FEW_BUFFERS);
         }
@@ -113,20 +108,21 @@ static void follow_body(world_t *world)
 static void both_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0, sent = 1;
+    uint64_t sent = 1;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
     world_barrier(world);
     CHECK(4 == ep_of(peer)->ses.window);
     while (64 != ep_of(peer)->ses.window || 64 != ep_of(peer)->conn->granted) {
-        sent += sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+        sent += sent <= world->got &&
+                OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
         world_progress(world);
     }
     atomic_fetch_add(&world->shared->scratch[0], 1);
     while (2 != atomic_load(&world->shared->scratch[0])) {
-        sent += sent <= got && OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
+        sent += sent <= world->got &&
+                OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0);
         world_progress(world);
     }
     world_barrier(world);
@@ -142,9 +138,7 @@ static void depth_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     unsigned char data[3000] = {0};
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
     for (int i = 0; i < FLOOD; i++) {
@@ -152,7 +146,7 @@ static void depth_body(world_t *world)
         WORLD_UNTIL(OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), data, len));
         CHECK(ep_of(peer)->conn->head - ep_of(peer)->conn->tail <= 32);
     }
-    WORLD_UNTIL(FLOOD + 1 == got);
+    WORLD_UNTIL(FLOOD + 1 == world->got);
     CHECK(32 == ep_of(peer)->conn->sq_depth && 0 == world->failures);
     world_barrier(world);
 }
@@ -198,16 +192,14 @@ static uint32_t buffers_to_post(const world_t *world)
 static void hold_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     CHECK(fab_tm_use(world->fab, &holding_user, NULL, NULL));
     is_holding = 0 == world->rank;
     world_barrier(world);
     if (1 == world->rank) {
         connect_to(world, peer);
     } else {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
         CHECK(buffers_to_post(world) > fab_limits.verbs_window);
         is_holding = false;
         WORLD_UNTIL(0 == buffers_to_post(world));
@@ -238,12 +230,10 @@ static void check_all_posted(const world_t *world)
 static void undrained_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (1 == world->rank) {
         while (OPAL_SUCCESS == fab_send(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0)) {
@@ -435,12 +425,11 @@ static int full_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 static void credits_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0, num = 3 * (uint64_t) fab_limits.verbs_window;
+    uint64_t num = 3 * (uint64_t) fab_limits.verbs_window;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     if (0 == world->rank) {
         for (uint64_t i = 0; i < num; i++) {
@@ -449,7 +438,7 @@ static void credits_body(world_t *world)
     } else {
         replace_post_send(peer, full_post_send);
         refusals_left = 5;
-        WORLD_UNTIL(1 + num == got);
+        WORLD_UNTIL(1 + num == world->got);
         CHECK(0 == refusals_left);
     }
     world_barrier(world);
@@ -473,28 +462,26 @@ static void sleep_body(world_t *world)
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
     static char memory[4096], read[4096];
     fab_rkey_t key;
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world->fab->may_sleep = true;
     CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &key));
     memcpy((void *) &world->shared->scratch[64 + 8 * world->rank], &key, sizeof(key));
     world_barrier(world);
     connect_to(world, peer);
-    WORLD_UNTIL(1 == got);
+    WORLD_UNTIL(1 == world->got);
     world_barrier(world);
     for (uint64_t n = 0; n < SLEEPS; n++) {
         if (0 == world->rank) {
             prepare(world);
             atomic_store(&world->shared->scratch[0], n + 1);
-            while (n + 2 > got) {
+            while (n + 2 > world->got) {
                 CHECK(fab_sleep(world->fab, 20000000));
                 prepare(world);
             }
         } else {
             WORLD_UNTIL(n + 1 == atomic_load(&world->shared->scratch[0]));
             usleep(2000);
-            CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+            post(world, peer);
         }
     }
     if (0 == world->rank) {

@@ -335,12 +335,10 @@ static void ask(world_t *world, const uint64_t *got)
 static void iwarp_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world);
-    uint64_t got = 0;
 
     here = world;
     is_lost = LOST == way || GIVEN_UP == way || CLOSED == way;
     CHECK(0 != (dom->addr.flags & FAB_VERBS_ADDR_CM));
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET;
     if (NEAR == world->rank) {
         dom->addr.flags &= (uint8_t) ~FAB_VERBS_ADDR_CM; /* reached over tcp */
@@ -349,14 +347,14 @@ static void iwarp_body(world_t *world)
                                                   FAB_ADDRESS_MAX);
     world_barrier(world);
     if (ASKER == world->rank) {
-        ask(world, &got);
+        ask(world, &world->got);
     } else if (NEAR == world->rank) {
         for (uint64_t i = 0; i < 200; i++) {
-            WORLD_UNTIL(got > i);
+            WORLD_UNTIL(world->got > i);
             post(world, world_peer(world, ASKER));
         }
     } else if (CONNECTED == way || LOST == way) {
-        WORLD_UNTIL(1 == got);
+        WORLD_UNTIL(1 == world->got);
         post(world, world_peer(world, ASKER));
     }
     CHECK((GIVEN_UP == way && ASKER == world->rank ? 1 : 0) == world->failures);

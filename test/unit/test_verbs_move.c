@@ -47,10 +47,10 @@ int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 enum { MESSAGES = 40, SIZES = 5 };
 
-typedef struct traffic {
+static struct {
     uint64_t next[4]; /* from each rank */
     uint64_t wrong;
-} traffic_t;
+} traffic;
 
 static size_t size_of(uint64_t number)
 {
@@ -61,11 +61,11 @@ static size_t size_of(uint64_t number)
 
 static void on_number(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    traffic_t *traffic = ctx;
-    uint64_t *next = &traffic->next[peer->name & 3];
+    uint64_t *next = &traffic.next[peer->name & 3];
 
-    traffic->wrong += hdr.tag != *next || len != size_of(*next) ||
-                      !world_is_filled(data, *next, len);
+    (void) ctx;
+    traffic.wrong += hdr.tag != *next || len != size_of(*next) ||
+                     !world_is_filled(data, *next, len);
     ++*next;
 }
 
@@ -84,54 +84,41 @@ static void send_numbers(world_t *world, fab_peer_t *peer, uint64_t first)
 
 /* ---- two processes, every combination ----------------------------------- */
 
-typedef struct combination {
-    int refusals[2];
-    bool sends[2];
-} combination_t;
+static unsigned combination; /* job.each: of refusals of both, and of those who send first */
+static unsigned every = 1;   /* of the combinations */
 
-static combination_t combination;
+static int refusal_of(int rank)
+{
+    return (int) (combination * every / (0 == rank ? 1 : 3) % 3);
+}
+
+static bool is_sending(int rank)
+{
+    return (unsigned) (1 == rank) != combination * every / 9;
+}
 
 static void pair_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    bool is_refused = 0 != combination.refusals[0] || 0 != combination.refusals[1];
-    traffic_t traffic = {.wrong = 0};
+    bool is_refused = 0 != refusal_of(0) || 0 != refusal_of(1);
 
-    refusal = combination.refusals[world->rank];
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    refusal = refusal_of(world->rank);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     CHECK(is_by(peer, "verbs"));
     world_barrier_idle(world);
-    if (combination.sends[world->rank]) {
+    if (is_sending(world->rank)) {
         send_numbers(world, peer, 0);
     }
-    WORLD_UNTIL(!combination.sends[1 - world->rank] || MESSAGES == traffic.next[1 - world->rank]);
+    WORLD_UNTIL(!is_sending(1 - world->rank) || MESSAGES == traffic.next[1 - world->rank]);
     world_barrier(world);
     CHECK(is_by(peer, is_refused ? "tcp" : "verbs"));
     CHECK(is_refused == fab_counters.peers_moved && is_refused == (world->fab->num_moved > 0));
     /* whoever was silent before answers by the same provider */
-    send_numbers(world, peer, combination.sends[world->rank] ? MESSAGES : 0);
-    WORLD_UNTIL((combination.sends[1 - world->rank] ? 2 : 1) * MESSAGES ==
-                traffic.next[1 - world->rank]);
+    send_numbers(world, peer, is_sending(world->rank) ? MESSAGES : 0);
+    WORLD_UNTIL((is_sending(1 - world->rank) ? 2 : 1) * MESSAGES == traffic.next[1 - world->rank]);
     world_barrier(world);
     CHECK(0 == traffic.wrong && 0 == world->failures && 1 >= fab_counters.peers_moved);
     WORLD_UNTIL(!is_refused || 0 == verbs_domain(world)->num_conns);
-}
-
-static void test_pairs(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 27; i++) {
-        combination = (combination_t){.refusals = {i % 3, i / 3 % 3},
-                                      .sends = {0 != i / 9, 1 != i / 9}};
-        assert_int_equal(world_run(2, false, pair_body), 0);
-    }
-    setenv("TMDEV_DEVICES", "2", 1); /* all pairs of ports are tried before */
-    for (int i = 1; i < 27; i += 5) {
-        combination = (combination_t){.refusals = {i % 3, i / 3 % 3},
-                                      .sends = {0 != i / 9, 1 != i / 9}};
-        assert_int_equal(world_run(2, false, pair_body), 0);
-    }
-    unsetenv("TMDEV_DEVICES");
 }
 
 /* ---- a port whose address changes ---------------------------------------- */
@@ -143,9 +130,8 @@ static void test_pairs(void **state)
 static void change_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world);
-    traffic_t traffic = {.wrong = 0};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     world_barrier_idle(world);
     if (world->rank < 2) {
         send_numbers(world, world_peer(world, 1 - world->rank), 0);
@@ -168,54 +154,42 @@ static void change_body(world_t *world)
     world_barrier(world);
 }
 
-static void test_change(void **state)
-{
-    static const char *const changes[] = {"lid:20", "gid:20", "pkey:20"};
-
-    (void) state;
-    for (int i = 0; i < 3; i++) {
-        setenv("TMDEV_CHANGE", changes[i], 1);
-        assert_int_equal(world_run(3, false, change_body), 0);
-    }
-    unsetenv("TMDEV_CHANGE");
-}
-
 /* ---- ports that no packet passes between -------------------------------- */
-
-static const char *planes;
 
 /* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2.  Each may use all, or that alone. */
 static bool is_in_plane(int one, int other)
 {
-    return fab_limits.verbs_ports > 1 || (0 == strcmp("1+3,2+4", planes) && one % 2 == other % 2);
+    return fab_limits.verbs_ports > 1 ||
+           (0 == strcmp("1+3,2+4", getenv("TMDEV_PLANES")) && one % 2 == other % 2);
 }
 
-/* Everybody sends to those who are reached, and to those who are not; or only some do. */
+/*
+ * Everybody sends to those who are reached, and to those who are not; or only some do.  Queue pairs
+ * become ready, and what is sent on them is lost: nothing of a user may be on its way then.
+ */
 static void planes_body(world_t *world)
 {
-    traffic_t traffic = {.wrong = 0};
     uint64_t expected = 0;
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     world_barrier_idle(world);
     for (int i = 0; i < world->size; i++) {
-        if (i != world->rank && combination.sends[world->rank % 2]) {
+        if (i != world->rank && is_sending(world->rank % 2)) {
             send_numbers(world, world_peer(world, i), 0);
         }
     }
     for (int i = 0; i < world->size; i++) {
-        expected = combination.sends[i % 2] ? MESSAGES : 0;
+        expected = is_sending(i % 2) ? MESSAGES : 0;
         WORLD_UNTIL(i == world->rank || expected == traffic.next[i]);
     }
     world_barrier(world);
     for (int i = 0; i < world->size; i++) {
         if (i != world->rank) {
-            send_numbers(world, world_peer(world, i),
-                         combination.sends[world->rank % 2] ? MESSAGES : 0);
+            send_numbers(world, world_peer(world, i), is_sending(world->rank % 2) ? MESSAGES : 0);
         }
     }
     for (int i = 0; i < world->size; i++) {
-        expected = (combination.sends[i % 2] ? 2 : 1) * MESSAGES;
+        expected = (is_sending(i % 2) ? 2 : 1) * MESSAGES;
         WORLD_UNTIL(i == world->rank || expected == traffic.next[i]);
     }
     world_barrier(world);
@@ -230,45 +204,12 @@ static void planes_body(world_t *world)
     CHECK(atomic_load(&world->shared->scratch[0]) > 0);
 }
 
-static void run_planes(int size, const char *devices, const char *value)
-{
-    planes = value;
-    setenv("TMDEV_DEVICES", devices, 1);
-    setenv("TMDEV_PLANES", value, 1);
-    for (int i = 0; i < 3; i++) {
-        combination = (combination_t){.sends = {1 != i, 2 != i}};
-        assert_int_equal(world_run(size, false, planes_body), 0);
-    }
-    unsetenv("TMDEV_DEVICES");
-    unsetenv("TMDEV_PLANES");
-}
-
-/*
- * Queue pairs become ready, and what is sent on them is lost: nothing of a user may be on its way
- * then.
- */
-static void test_planes(void **state)
-{
-    unsigned int timeout = fab_params.verbs_timeout;
-
-    (void) state;
-    fab_params.verbs_timeout = 8; /* 8 ms until the device gives up */
-    run_planes(2, "2", "1,2");
-    run_planes(4, "4", "1+3,2+4");
-    fab_limits.verbs_ports = 1;
-    run_planes(2, "2", "1,2");
-    run_planes(4, "4", "1+3,2+4");
-    fab_limits.verbs_ports = FAB_VERBS_PORTS;
-    fab_params.verbs_timeout = timeout;
-}
-
 /* A switch between the ports drops long packets: found before one of a user is on its way. */
 static void hole_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    traffic_t traffic = {.wrong = 0};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     world_barrier_idle(world);
     send_numbers(world, peer, 0);
     WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
@@ -288,10 +229,9 @@ static void keys_body(world_t *world)
                     .remote = (uintptr_t) memory,
                     .len = sizeof(memory),
                     .complete = rma_complete};
-    traffic_t traffic = {.wrong = 0};
     fab_rkey_t keys[2], waiting = {.bytes = {0}};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     world_fill(memory, (uint64_t) world->rank, sizeof(memory));
     CHECK(OPAL_SUCCESS == fab_expose(peer, memory, sizeof(memory), FAB_ACCESS_READ, &keys[0]));
     world_barrier_idle(world);
@@ -329,10 +269,9 @@ static void keys_body(world_t *world)
 static void says_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    traffic_t traffic = {.wrong = 0};
     char text[4096];
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     if (0 == world->rank) {
         send_numbers(world, peer, 0);
         WORLD_UNTIL(is_by(peer, "tcp"));
@@ -351,9 +290,8 @@ enum { ROUNDS = 30 };
 
 static void crowd_body(world_t *world)
 {
-    traffic_t traffic = {.wrong = 0};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     srandom((unsigned) world->rank + 1);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         refusal = (int) (random() % 4); /* or none */
@@ -384,10 +322,9 @@ static void given_up_body(world_t *world)
 {
     fab_core_t *core = fab_core(world->fab);
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    traffic_t traffic = {.wrong = 0};
     int tcp = 0;
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     send_numbers(world, peer, 0);
     WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
     world_barrier(world);
@@ -421,15 +358,14 @@ static void given_up_body(world_t *world)
 
 /* ---- after a connection that was closed ----------------------------------- */
 
-static int refuser; /* rank that can make no connection any more */
+static unsigned refuser; /* rank that can make no connection any more */
 
 /* Rank 1 has closed the connection; rank 0 has more to send, and there cannot be another one. */
 static void closed_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    traffic_t traffic = {.wrong = 0};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     send_numbers(world, peer, 0);
     WORLD_UNTIL(MESSAGES == traffic.next[1 - world->rank]);
     world_barrier(world);
@@ -440,7 +376,7 @@ static void closed_body(world_t *world)
     } else {
         WORLD_UNTIL(FAB_SES_KNOWN == ep_of(peer)->ses.state);
     }
-    refusal = refuser == world->rank ? combination.refusals[0] : 0;
+    refusal = (int) refuser != world->rank ? 0 : 0 == refuser ? NO_QP : NO_PATH;
     world_barrier(world);
     if (0 == world->rank) {
         send_numbers(world, peer, MESSAGES);
@@ -450,15 +386,6 @@ static void closed_body(world_t *world)
     }
     world_barrier(world);
     CHECK(0 == traffic.wrong && 0 == world->failures);
-}
-
-static void test_closed(void **state)
-{
-    (void) state;
-    for (refuser = 0; refuser < 2; refuser++) {
-        combination = (combination_t){.refusals = {NO_QP + refuser}};
-        assert_int_equal(world_run(2, false, closed_body), 0);
-    }
 }
 
 /* ---- what else is under way --------------------------------------------- */
@@ -474,9 +401,8 @@ static void memory_body(world_t *world)
                     .remote = (uintptr_t) memory,
                     .len = sizeof(memory),
                     .complete = rma_complete};
-    traffic_t traffic = {.wrong = 0};
 
-    fab_set_handler(world->fab, AM_DATA, on_number, &traffic);
+    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
     if (0 == world->rank) {
         char text[4096];
         refusal = NO_QP;
@@ -530,13 +456,11 @@ static void stays_body(world_t *world)
 {
     bool is_alone = NULL != strstr(fab_params.providers, "verbs,self");
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    uint64_t got = 0;
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank && is_alone) {
         refusal = NO_QP;
-        CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+        post(world, peer);
         WORLD_UNTIL(1 == world->failures);
         CHECK(NULL != strstr(world->failed_why, "cannot make a queue pair"));
     } else if (0 == world->rank) {
@@ -551,7 +475,7 @@ static void stays_body(world_t *world)
 
 /* ---- a peer that waits for a request by verbs ----------------------------- */
 
-static bool is_closing;
+static unsigned is_closing;
 
 /*
  * Rank 0 owes rank 1 a request, as the fabric has it after a provider whose answer did not arrive.
@@ -560,13 +484,11 @@ static bool is_closing;
 static void owed_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    const bool is_refused = 0 != combination.refusals[0];
-    uint64_t got = 0;
+    const bool is_refused = 0 != refusal_of(0);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     world_barrier(world);
     if (0 == world->rank) {
-        refusal = combination.refusals[0];
+        refusal = refusal_of(0);
         fab_verbs_ask_owed(peer);
     }
     if (0 == world->rank && is_closing) {
@@ -577,28 +499,34 @@ static void owed_body(world_t *world)
         WORLD_UNTIL(is_refused ? is_by(peer, "tcp") : FAB_SES_UP == ep_of(peer)->ses.state);
         world_barrier(world);
         CHECK(1 != world->rank || OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
-        WORLD_UNTIL(0 != world->rank || 1 == got);
+        WORLD_UNTIL(0 != world->rank || 1 == world->got);
     }
     world_barrier(world);
     CHECK(0 == world->failures && is_refused == fab_counters.peers_moved);
 }
 
-static void test_owed(void **state)
-{
-    (void) state;
-    for (int i = 0; i < 6; i++) {
-        combination = (combination_t){.refusals = {i / 2, 0}};
-        is_closing = 0 != i % 2;
-        assert_int_equal(world_run(2, false, owed_body), 0);
+#define PLANES(size, devices, planes, ...)                                                         \
+    WORLD_JOB("test_planes", planes_body, .ranks = (size),                                         \
+              .number = {{&fab_params.verbs_timeout, 8}, {&every, 9}, __VA_ARGS__},                \
+              .each = {&combination, 3},                                                           \
+              .env = {"TMDEV_DEVICES", (devices), "TMDEV_PLANES", (planes)})
+#define ONE_PORT                                                                                   \
+    {                                                                                              \
+        &fab_limits.verbs_ports, 1                                                                 \
     }
-}
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_planes),
+        WORLD_JOB("test_pairs", pair_body, .each = {&combination, 27}),
+        /* all pairs of ports are tried before */
+        WORLD_JOB("test_pairs ports", pair_body, .number = {{&every, 5}}, .each = {&combination, 6},
+                  .env = {"TMDEV_DEVICES", "2"}),
         /* verbs_timeout 8: 8 ms until the device gives up */
+        PLANES(2, "2", "1,2"),
+        PLANES(4, "4", "1+3,2+4"),
+        PLANES(2, "2", "1,2", ONE_PORT),
+        PLANES(4, "4", "1+3,2+4", ONE_PORT),
         WORLD_JOB("test_hole", hole_body, .number = {{&fab_params.verbs_timeout, 8}},
                   .env = {"TMDEV_HOLE", "1024"}),
         WORLD_JOB("test_says", says_body,
@@ -610,17 +538,19 @@ int main(int argc, char **argv)
         WORLD_JOB("test_stays", stays_body),
         WORLD_JOB("test_stays without tcp", stays_body,
                   .text = {&fab_params.providers, "verbs,self"}),
-        cmocka_unit_test(test_change),
+        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "lid:20"}),
+        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "gid:20"}),
+        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "pkey:20"}),
         WORLD_JOB("test_given_up", given_up_body),
         WORLD_JOB("test_keys", keys_body, .number = {{&fab_params.verbs_timeout, 8}},
                   .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
-        cmocka_unit_test(test_closed),
-        cmocka_unit_test(test_owed),
+        WORLD_JOB("test_closed", closed_body, .each = {&refuser, 2}),
+        WORLD_JOB("test_owed", owed_body, .each = {&combination, 3}),
+        WORLD_JOB("test_owed closing", owed_body, .number = {{&is_closing, 1}},
+                  .each = {&combination, 3}),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     world_use_providers("verbs,tcp");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

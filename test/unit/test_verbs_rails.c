@@ -33,13 +33,12 @@ static offer_t *offer_of(const world_t *world, int rank)
     return (offer_t *) (uintptr_t) &world->shared->scratch[256 + 16 * rank];
 }
 
-static uint64_t got, wanted; /* messages, one for each time that the two have begun */
+static uint64_t wanted; /* messages, one for each time that the two have begun */
 
 static fab_peer_t *begin(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    fab_set_handler(world->fab, AM_DATA, count_arrived, &got);
     for (size_t i = 0; i < MEMORY; i++) {
         memory[i] = byte_at(world->rank, i);
         expected[i] = byte_at(1 - world->rank, i);
@@ -48,7 +47,7 @@ static fab_peer_t *begin(world_t *world)
     world_barrier(world);
     connect_to(world, peer);
     wanted++;
-    WORLD_UNTIL(wanted == got);
+    WORLD_UNTIL(wanted == world->got);
     world_barrier(world);
     return peer;
 }
@@ -469,9 +468,7 @@ int main(int argc, char **argv)
         CUT("test_many", many_body, NO_TM, .each = {&run, 4}),
     };
 
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     world_use_providers("verbs,tcp");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,16 +6,12 @@
  * TEST: sources=common/verbs/verbs_reg.c variants=asan
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "verbs/verbs_reg.h"
 
 #include <infiniband/verbs.h>
+
+#include "test_cmocka.h"
 
 enum { LEN = 64, LOCAL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ };
 

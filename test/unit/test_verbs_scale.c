@@ -6,11 +6,10 @@
  *
  * TEST: sources=@fabric,@verbs variants=plain cflags=-DFAB_HAVE_VERBS=1 ldflags=-libverbs device=tmdev timeout=120 quick=no
  */
+#include "test_fab_jobs.h"
+#include "test_scale.h"
 #include "test_verbs_world.h"
 
-#include <malloc.h>
-
-#include "fabric/fab_wire.h"
 #include "verbs/verbs.h"
 
 enum {
@@ -26,32 +25,16 @@ enum {
     CONNECTION_KIB = 44, /* at most, with the longest queue */
 };
 
-static size_t memory(void)
+static void address_of(const world_t *world, uint32_t i, unsigned char *address)
 {
-    struct mallinfo2 info = mallinfo2();
-
-    return info.uordblks + info.hblkhd;
-}
-
-/* The address of rank 0, with this name, as that of another process. */
-static size_t address_of(const world_t *world, uint64_t name, unsigned char *address)
-{
-    fab_wire_head_t head;
-    size_t len;
-
-    memcpy(address, world->shared->address[0], world->shared->len[0]);
-    memcpy(&head, address, sizeof(head));
-    head.name = name;
-    memcpy(address, &head, sizeof(head));
-    unsigned char *verbs = (unsigned char *) (uintptr_t) fab_address_section(address,
-                                                                             FAB_WIRE_VERBS, &len);
     fab_verbs_addr_t addr = {0};
-    memcpy(&addr, verbs, len);
-    memcpy(addr.key, &name, sizeof(name));
+    size_t len;
+    unsigned char *verbs = address_begin(world, i, FAB_WIRE_VERBS, address, &addr, &len);
+
+    memcpy(addr.key, &i, sizeof(i));
     addr.num_ips = HOST_IPS;
-    addr.lid = (uint16_t) (1 + name % 49151);
+    addr.lid = (uint16_t) (1 + i % 49151);
     memcpy(verbs, &addr, len);
-    return world->shared->len[0];
 }
 
 /* Bytes of a connection, in a job of so many processes. */
@@ -67,19 +50,13 @@ static size_t connection(fab_verbs_domain_t *dom, uint32_t num_procs)
 static void scale_body(world_t *world)
 {
     fab_verbs_domain_t *dom = verbs_domain(world);
-    unsigned char address[FAB_ADDRESS_MAX];
-    const char *why = "";
     size_t before = memory();
-    fab_peer_t *peer;
     uint32_t known = 0;
 
     CHECK(connection(dom, 2) <= 1024 * CONNECTION_KIB);
     for (uint32_t peers = 1000; peers <= MOST; peers *= 10) {
         for (; known < peers; known++) {
-            uint64_t name = UINT64_C(9) << 32 | known;
-            size_t len = address_of(world, name, address);
-            CHECK(OPAL_SUCCESS ==
-                  fab_peer_open(world->fab, FAB_USER_PML, name, address, len, &peer, &why));
+            (void) open_known(world, known, address_of);
         }
         size_t bytes = memory() - before;
         fab_params.verbs_max_connections = 0;
@@ -93,16 +70,10 @@ static void scale_body(world_t *world)
     }
 }
 
-static void test_scale(void **state)
-{
-    (void) state;
-    assert_int_equal(world_run(1, false, scale_body), 0);
-}
-
 /* No sanitizer: its memory would be counted too. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scale)};
+    const struct CMUnitTest tests[] = {WORLD_JOB("test_scale", scale_body, .ranks = 1)};
 
     world_use_providers("verbs,tcp");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static inline bool is_by(const fab_peer_t *peer, const char *provider)
 /* Connect to it, both ways of traffic ready here. */
 static inline void connect_to(world_t *world, fab_peer_t *peer)
 {
-    CHECK(OPAL_SUCCESS == fab_post(peer, fab_hdr(AM_DATA, 0, 0), NULL, 0));
+    post(world, peer);
     WORLD_UNTIL(FAB_SES_UP == ep_of(peer)->ses.state);
 }
 
