@@ -10,8 +10,6 @@ pml_tm_sources = \
 	pml_tm/arrive/pml_tm_arrive.h \
 	pml_tm/arrive/pml_tm_flow.c \
 	pml_tm/arrive/pml_tm_flow.h \
-	pml_tm/arrive/pml_tm_match.c \
-	pml_tm/arrive/pml_tm_match.h \
 	pml_tm/arrive/pml_tm_msg.c \
 	pml_tm/arrive/pml_tm_msg.h \
 	pml_tm/arrive/pml_tm_offload_engine.c \

@@ -9,7 +9,6 @@
 #include "match/match_inl.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm/arrive/pml_tm_match.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/arrive/pml_tm_stream.h"
 #include "pml_tm/data/pml_tm_deliver.h"

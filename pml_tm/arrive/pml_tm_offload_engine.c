@@ -13,7 +13,6 @@
 #include "match/match_inl.h"
 #include "offload/offload.h"
 
-#include "pml_tm/arrive/pml_tm_match.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/data/pml_tm_deliver.h"
 #include "pml_tm/data/pml_tm_rndv.h"

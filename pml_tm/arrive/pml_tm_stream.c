@@ -7,7 +7,6 @@
 #include "fabric/fab_copy.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm/arrive/pml_tm_match.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/data/pml_tm_deliver.h"
 #include "pml_tm/data/pml_tm_rndv.h"

@@ -33,8 +33,7 @@
  *
  *   arrive/                  a message, until it has its receive
  *   pml_tm_flow.c            flow control of unexpected messages
- *   pml_tm_msg.c             messages that are kept until a receive matches them
- *   pml_tm_match.c           from a message to its receive
+ *   pml_tm_msg.c             from a message to its receive, or kept until a receive matches it
  *   pml_tm_stream.c          messages streamed in fragments, both sides
  *   pml_tm_arrive.c          messages from the wire
  *   pml_tm_offload_engine.c  receives on a device that matches tags

@@ -3,7 +3,7 @@
  * Rendezvous, both sides, and the answers that name a send's id.
  *
  *   sender                                   receiver
- *   RNDV {addr, len, rkey}, app_ctx: id  ->  matched (pml_tm_match.c)
+ *   RNDV {addr, len, rkey}, app_ctx: id  ->  matched (pml_tm_msg.c)
  *     and, from the user's memory, as much
  *     data as an eager message may have:
  *     the rest can follow when CTS comes
