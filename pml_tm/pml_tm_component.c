@@ -14,10 +14,9 @@
 #include "shm/shm_inl.h"
 
 #include "pml_tm/arrive/pml_tm_msg.h"
-#include "pml_tm/arrive/pml_tm_offload_engine.h"
+#include "pml_tm/request/pml_tm_offload.h"
 #include "pml_tm/arrive/pml_tm_stream.h"
 #include "pml_tm/calls/pml_tm_calls.h"
-#include "pml_tm/calls/pml_tm_sent.h"
 #include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/pml_tm_entry.h"
 #include "pml_tm/report/pml_tm_reports.h"

@@ -14,7 +14,7 @@
 #include "pml_tm/arrive/pml_tm_arrive.h"
 #include "pml_tm/arrive/pml_tm_flow.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
-#include "pml_tm/arrive/pml_tm_offload_engine.h"
+#include "pml_tm/request/pml_tm_offload.h"
 #include "pml_tm/base/pml_tm_sizes.h"
 #include "pml_tm/calls/pml_tm_calls.h"
 #include "pml_tm/data/pml_tm_rndv.h"

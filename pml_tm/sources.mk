@@ -13,7 +13,6 @@ pml_tm_sources = \
 	pml_tm/arrive/pml_tm_msg.c \
 	pml_tm/arrive/pml_tm_msg.h \
 	pml_tm/arrive/pml_tm_offload_engine.c \
-	pml_tm/arrive/pml_tm_offload_engine.h \
 	pml_tm/arrive/pml_tm_stream.c \
 	pml_tm/arrive/pml_tm_stream.h \
 	pml_tm/base/pml_tm.c \
@@ -33,8 +32,6 @@ pml_tm_sources = \
 	pml_tm/calls/pml_tm_probe.c \
 	pml_tm/calls/pml_tm_recv.c \
 	pml_tm/calls/pml_tm_send.c \
-	pml_tm/calls/pml_tm_sent.c \
-	pml_tm/calls/pml_tm_sent.h \
 	pml_tm/calls/pml_tm_wait.c \
 	pml_tm/data/pml_tm_deliver.c \
 	pml_tm/data/pml_tm_deliver.h \

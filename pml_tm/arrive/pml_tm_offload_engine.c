@@ -7,7 +7,6 @@
  * The device stores a message, or an announcement, in a listed receive's memory or in a buffer of
  * the provider.  An announced message is then fetched as any other.
  */
-#include "pml_tm/arrive/pml_tm_offload_engine.h"
 
 #include "fabric/fab_copy.h"
 #include "match/match_inl.h"

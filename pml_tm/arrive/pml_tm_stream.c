@@ -87,18 +87,12 @@ static mca_pml_tm_stream_t **stream_find(const fab_peer_t *peer)
     return NULL != *link ? link : NULL;
 }
 
-/* Records are kept for reuse: there are never more than there were concurrent streams. */
 static mca_pml_tm_stream_t *stream_open(fab_peer_t *peer)
 {
-    mca_pml_tm_stream_t *stream = mca_pml_tm.free_streams;
+    mca_pml_tm_stream_t *stream = malloc(sizeof(*stream));
 
-    if (OPAL_LIKELY(NULL != stream)) {
-        mca_pml_tm.free_streams = stream->next;
-    } else {
-        stream = malloc(sizeof(*stream));
-        if (NULL == stream) {
-            mca_pml_tm_msg_no_memory(sizeof(*stream));
-        }
+    if (NULL == stream) {
+        mca_pml_tm_msg_no_memory(sizeof(*stream));
     }
     *stream = (mca_pml_tm_stream_t){.next = mca_pml_tm.streams, .peer = peer};
     mca_pml_tm.streams = stream;
@@ -110,8 +104,7 @@ static void stream_close(mca_pml_tm_stream_t **link)
     mca_pml_tm_stream_t *stream = *link;
 
     *link = stream->next;
-    stream->next = mca_pml_tm.free_streams;
-    mca_pml_tm.free_streams = stream;
+    free(stream);
 }
 
 /* All of it has arrived. */
@@ -226,14 +219,8 @@ void mca_pml_tm_stream_drop(const fab_peer_t *peer)
 
 void mca_pml_tm_stream_fini(void)
 {
-    mca_pml_tm_stream_t *stream;
-
     while (NULL != mca_pml_tm.streams) {
         free(mca_pml_tm.streams->msg);
         stream_close(&mca_pml_tm.streams);
-    }
-    while (NULL != (stream = mca_pml_tm.free_streams)) {
-        mca_pml_tm.free_streams = stream->next;
-        free(stream);
     }
 }

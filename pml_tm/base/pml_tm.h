@@ -44,7 +44,6 @@
  *   pml_tm_thread.c          the progress thread
  *
  *   calls/                   what the program calls
- *   pml_tm_sent.c            how many messages were sent, by provider, protocol and length
  *   pml_tm_cancel.c          cancel of sends, both sides
  *   pml_tm_send.c            all sends
  *   pml_tm_recv.c            all receives, cancel of these
@@ -163,11 +162,10 @@ typedef struct mca_pml_tm {
     uint32_t whole_limit;  /* bytes; longer ones inside a host may be announced all the same */
     uint32_t stream_limit; /* bytes; longest message that is streamed */
     fab_match_dom_t early; /* messages for communicators not added yet (pml_tm_msg.c) */
-    mca_pml_tm_msg_t *msg_cache;  /* free short ones */
-    unsigned msg_cached;          /* how many */
-    fab_spares_t spares;          /* for long ones */
-    mca_pml_tm_stream_t *streams; /* messages that are arriving in fragments */
-    mca_pml_tm_stream_t *free_streams;
+    mca_pml_tm_msg_t *msg_cache;   /* free short ones */
+    unsigned msg_cached;           /* how many */
+    fab_spares_t spares;           /* for long ones */
+    mca_pml_tm_stream_t *streams;  /* messages that are arriving in fragments */
     size_t unexpected_bytes;       /* held in unexpected and early messages */
     mca_pml_tm_peer_t *peers;      /* records of peers that have one */
     bool is_ending;                /* unexpected messages are dropped (pml_tm_end.c) */
@@ -181,8 +179,9 @@ typedef struct mca_pml_tm {
     mca_pml_tm_params_t params;
     mca_pml_tm_counters_t counters;
     /*
-     * messages sent (pml_tm_sent.c sums them up): eager ones that went straight into a ring, those
-     * of up to FAB_SHORT_MAX bytes by their length; all others
+     * messages sent (mca_pml_tm_sent_by() sums them up): eager ones that went straight into a ring,
+     * those of up to FAB_SHORT_MAX bytes by their length, which costs one instruction more than a
+     * plain counter; all others
      */
     unsigned long long short_sent[PML_TM_SHORT_LENGTHS];
     mca_pml_tm_sent_t ring_sent;
@@ -234,6 +233,15 @@ static inline bool mca_pml_tm_is_plain(const ompi_datatype_t *datatype)
 
     return OPAL_LIKELY(plain == (datatype->super.flags & plain));
 }
+
+/*
+ * How many messages this process has sent by this protocol.  Read without the lock, by MPI_T, a sum
+ * may lack the last messages.
+ */
+unsigned long long mca_pml_tm_sent_by(mca_pml_tm_protocol_t protocol);
+
+/* All messages by this provider; adds to *sent, and returns how many are in it.  Lock held. */
+unsigned long long mca_pml_tm_sent_through(unsigned provider, mca_pml_tm_sent_t *sent);
 
 /* Fail the peer because of a malformed message; `what` names the fault. */
 void mca_pml_tm_bad_message(fab_peer_t *peer, const char *what);

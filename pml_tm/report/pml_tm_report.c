@@ -14,7 +14,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_counters.h"
 
-#include "pml_tm/calls/pml_tm_sent.h"
 #include "pml_tm/peer/pml_tm_comm.h"
 #include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/report/pml_tm_text.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "pml_tm/arrive/pml_tm_msg.h"
-#include "pml_tm/calls/pml_tm_sent.h"
 #include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/report/pml_tm_reports.h"
 #include "pml_tm/report/pml_tm_text.h"

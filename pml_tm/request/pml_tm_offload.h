@@ -48,4 +48,12 @@ typedef struct mca_pml_tm_listed {
     bool is_memory_shared; /* another receive had the same memory when this one started */
 } mca_pml_tm_listed_t;
 
+/* ---- pml_tm_offload_engine.c -------------------------------------------- */
+
+/* Acquire the fabric's device, if there is one: sets mca_pml_tm.offload. */
+void mca_pml_tm_offload_open(void);
+
+/* The device's counters (PML_TM_OFFLOAD_COUNTERS); zero if there is none. */
+extern fab_offload_counters_t *const mca_pml_tm_offload_counters;
+
 #endif /* PML_TM_OFFLOAD_H */
