@@ -40,7 +40,7 @@ void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why
  */
 bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer);
 
-/* pml_revoke_comm. coll_only: revoke only messages of collectives. */
+/* pml_revoke_comm, with PML_TM_HAS_FT. coll_only: revoke only messages of collectives. */
 int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only);
 
 #endif /* PML_TM_ENTRY_H */

@@ -60,6 +60,7 @@ bool mca_pml_tm_peer_left(void *ctx, fab_peer_t *peer)
     return NULL != core;
 }
 
+#ifdef PML_TM_HAS_FT
 /* Take all messages out of the domain, oldest first, and put those back that are not refused. */
 static void refuse_unexpected(mca_pml_tm_comm_t *tmc)
 {
@@ -91,7 +92,8 @@ int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only)
     if (OMPI_COMM_IS_INTER(comm)) {
         mca_pml_tm_revoke_comm(comm->c_local_comm, coll_only);
     }
-    mca_pml_tm_mark_revoked(comm, coll_only);
+    comm->coll_revoked = true;
+    comm->comm_revoked = comm->comm_revoked || !coll_only;
     fab_lock(mca_pml_tm.fab);
     tmc->is_coll_revoked = true;
     tmc->fast &= ~(PML_TM_FAST_TAKE | PML_TM_FAST_LOOK); /* what comes is to be looked at */
@@ -100,3 +102,4 @@ int mca_pml_tm_revoke_comm(ompi_communicator_t *comm, bool coll_only)
     fab_unlock(mca_pml_tm.fab);
     return OMPI_SUCCESS;
 }
+#endif

@@ -46,23 +46,49 @@
 #include "opal/util/show_help.h"
 
 #if OMPI_MAJOR_VERSION >= 5
-
 #include "opal/mca/threads/wait_sync.h"
 
 /* Version of the PML framework's component structure. */
 #define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_1_0
 
+/* The module supports communicators made without a parent, which have an extended id. */
+#define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
+
+/* Entry points that only some have; they close the module's table. */
+#define PML_TM_HAS_TRANSPORTS
+#if OPAL_ENABLE_FT_MPI
+#define PML_TM_HAS_FT
+#define PML_TM_MODULE_REVOKE .pml_revoke_comm = mca_pml_tm_revoke_comm,
+#else
+#define PML_TM_MODULE_REVOKE
+#endif
+#define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
+#else
+#include "opal/threads/wait_sync.h"
+
+#define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
+#define PML_TM_FLAGS        0
+#define PML_TM_MODULE_EXTRA
+#endif
+
 /* ---- fault tolerance (pml_tm_failure.h), of an Open MPI that was built with it ---- */
 
-#if OPAL_ENABLE_FT_MPI
-
+#ifdef PML_TM_HAS_FT
 #define PML_TM_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
 #define PML_TM_ERR_REVOKED     MPI_ERR_REVOKED
+#else
+#define PML_TM_ERR_PROC_FAILED MPI_ERR_OTHER
+#define PML_TM_ERR_REVOKED     MPI_ERR_OTHER
+#endif
 
 /* Did mpirun request fault tolerance? */
 static inline bool mca_pml_tm_is_fault_tolerant(void)
 {
+#ifdef PML_TM_HAS_FT
     return ompi_ftmpi_enabled;
+#else
+    return false;
+#endif
 }
 
 /*
@@ -71,20 +97,29 @@ static inline bool mca_pml_tm_is_fault_tolerant(void)
  */
 static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
 {
+#ifdef PML_TM_HAS_FT
     ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);
 
     if (NULL != proc) {
         ompi_errhandler_proc_failed(proc);
         wait_sync_global_wakeup(MPI_ERR_PROC_FAILED);
     }
+#else
+    (void) name;
+#endif
 }
 
 /* Does Open MPI know that the process has failed? */
 static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
 {
+#ifdef PML_TM_HAS_FT
     ompi_proc_t *proc = (ompi_proc_t *) ompi_proc_for_name(*name);
 
     return NULL != proc && !ompi_proc_is_active(proc);
+#else
+    (void) name;
+    return false;
+#endif
 }
 
 /*
@@ -92,7 +127,12 @@ static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
  */
 static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
 {
+#ifdef PML_TM_HAS_FT
     return ompi_request_is_failed(request);
+#else
+    (void) request;
+    return false;
+#endif
 }
 
 /* MPI_SUCCESS, or the MPI error why no message can come from this source (or MPI_ANY_SOURCE). */
@@ -100,28 +140,30 @@ static inline int mca_pml_tm_check_source(ompi_communicator_t *comm, int source)
 {
     int error = MPI_SUCCESS;
 
-    if (!ompi_ftmpi_enabled) {
-        return MPI_SUCCESS;
-    }
-    if (MPI_ANY_SOURCE == source) {
+#ifdef PML_TM_HAS_FT
+    if (ompi_ftmpi_enabled && MPI_ANY_SOURCE == source) {
         return ompi_comm_is_revoked(comm)              ? MPI_ERR_REVOKED
                : ompi_comm_is_any_source_enabled(comm) ? MPI_SUCCESS
                                                        : MPI_ERR_PROC_FAILED;
     }
-    (void) ompi_comm_iface_p2p_check_proc(comm, source, &error);
+    if (ompi_ftmpi_enabled) {
+        (void) ompi_comm_iface_p2p_check_proc(comm, source, &error);
+    }
+#else
+    (void) comm, (void) source;
+#endif
     return error;
-}
-
-static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_only)
-{
-    comm->coll_revoked = true;
-    comm->comm_revoked = comm->comm_revoked || !coll_only;
 }
 
 /* Is a message with this tag refused where those of collectives are?  is_revoked: others, too. */
 static inline bool mca_pml_tm_is_refused(int32_t tag, bool is_revoked)
 {
+#ifdef PML_TM_HAS_FT
     return (is_revoked && !ompi_request_tag_is_ft(tag)) || ompi_request_tag_is_collective(tag);
+#else
+    (void) tag, (void) is_revoked;
+    return false;
+#endif
 }
 
 /*
@@ -130,28 +172,26 @@ static inline bool mca_pml_tm_is_refused(int32_t tag, bool is_revoked)
  */
 static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
 {
-    opal_bitmap_t reachable;
-    int rc;
+    int rc = OMPI_SUCCESS;
 
-    if (!ompi_ftmpi_enabled) {
-        return OMPI_SUCCESS;
+#ifdef PML_TM_HAS_FT
+    if (ompi_ftmpi_enabled) {
+        opal_bitmap_t reachable;
+
+        OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
+        rc = opal_bitmap_init(&reachable, (int) nprocs);
+        if (OMPI_SUCCESS == rc) {
+            rc = mca_bml.bml_add_procs(nprocs, procs, &reachable);
+        }
+        OBJ_DESTRUCT(&reachable);
     }
-    OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
-    rc = opal_bitmap_init(&reachable, (int) nprocs);
-    if (OMPI_SUCCESS == rc) {
-        rc = mca_bml.bml_add_procs(nprocs, procs, &reachable);
-    }
-    OBJ_DESTRUCT(&reachable);
+#else
+    (void) procs, (void) nprocs;
+#endif
     return rc;
 }
 
-#define PML_TM_MODULE_REVOKE .pml_revoke_comm = mca_pml_tm_revoke_comm,
-#else
-#define PML_TM_NO_FAULT_TOLERANCE
-#define PML_TM_MODULE_REVOKE
-#endif
-
-/* ---- one-sided MPI ------------------------------------------------------ */
+/* ---- others -------------------------------------------------------------- */
 
 /*
  * Open the BTLs, which one-sided MPI (osc/rdma) uses with any PML.  In 5.0 the PML must do this, or
@@ -159,31 +199,24 @@ static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
  */
 static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
 {
+#if OMPI_MAJOR_VERSION >= 5
     return mca_bml_base_inited() ? OMPI_SUCCESS
                                  : mca_bml_base_init(enable_progress_threads, enable_mpi_threads);
+#else
+    (void) enable_progress_threads, (void) enable_mpi_threads;
+    return OMPI_SUCCESS;
+#endif
 }
 
 /* Is a convertor's buffer in memory of a device? */
 static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
 {
+#if OMPI_MAJOR_VERSION >= 5
     return opal_convertor_on_device(convertor);
-}
-
-/* Entry points that only one of the series has; they close the module's table. */
-#define PML_TM_HAS_TRANSPORTS
-#define PML_TM_MODULE_EXTRA PML_TM_MODULE_REVOKE.pml_get_transports = mca_pml_tm_get_transports,
-
-/* The module supports communicators made without a parent, which have an extended id. */
-#define PML_TM_FLAGS MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID
-
 #else
-
-#include "opal/threads/wait_sync.h"
-
-#define PML_TM_BASE_VERSION MCA_PML_BASE_VERSION_2_0_0
-#define PML_TM_MODULE_EXTRA
-#define PML_TM_NO_FAULT_TOLERANCE
-#define PML_TM_FLAGS 0
+    return 0 != (convertor->flags & CONVERTOR_CUDA);
+#endif
+}
 
 /*
  * 4.1.0 and 4.1.1 have no such macro.  MPI_ERROR may only be set by functions that return
@@ -200,76 +233,6 @@ static inline void mca_pml_tm_copy_status(ompi_status_public_t *to,
 }
 
 #define OMPI_COPY_STATUS(to, from, has_error) mca_pml_tm_copy_status((to), &(from), (has_error))
-#endif
-
-static inline bool mca_pml_tm_is_on_device(const opal_convertor_t *convertor)
-{
-    return 0 != (convertor->flags & CONVERTOR_CUDA);
-}
-
-static inline int mca_pml_tm_open_btls(bool enable_progress_threads, bool enable_mpi_threads)
-{
-    (void) enable_progress_threads;
-    (void) enable_mpi_threads;
-    return OMPI_SUCCESS;
-}
-
-#endif
-
-#ifdef PML_TM_NO_FAULT_TOLERANCE
-
-#define PML_TM_ERR_PROC_FAILED MPI_ERR_OTHER
-#define PML_TM_ERR_REVOKED     MPI_ERR_OTHER
-
-static inline bool mca_pml_tm_is_fault_tolerant(void)
-{
-    return false;
-}
-
-static inline void mca_pml_tm_tell_failed(const opal_process_name_t *name)
-{
-    (void) name;
-}
-
-static inline bool mca_pml_tm_is_failed(const opal_process_name_t *name)
-{
-    (void) name;
-    return false;
-}
-
-static inline bool mca_pml_tm_is_request_failed(ompi_request_t *request)
-{
-    (void) request;
-    return false;
-}
-
-static inline int mca_pml_tm_check_source(ompi_communicator_t *comm, int source)
-{
-    (void) comm;
-    (void) source;
-    return MPI_SUCCESS;
-}
-
-static inline void mca_pml_tm_mark_revoked(ompi_communicator_t *comm, bool coll_only)
-{
-    (void) comm;
-    (void) coll_only;
-}
-
-static inline bool mca_pml_tm_is_refused(int32_t tag, bool is_revoked)
-{
-    (void) tag;
-    (void) is_revoked;
-    return false;
-}
-
-static inline int mca_pml_tm_add_btl_procs(ompi_proc_t **procs, size_t nprocs)
-{
-    (void) procs;
-    (void) nprocs;
-    return OMPI_SUCCESS;
-}
-
 #endif
 
 /* The index of a communicator in this process. */
