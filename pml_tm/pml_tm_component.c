@@ -223,6 +223,15 @@ static bool reaches_all_hosts(void)
     return false;
 }
 
+static bool publish(void)
+{
+    if (OMPI_SUCCESS == mca_pml_tm_peer_publish()) {
+        return true;
+    }
+    refuse("no-fabric", "the address could not be published (PMIx)");
+    return false;
+}
+
 static unsigned choose_source_bits(unsigned num_procs)
 {
     unsigned bits = 16;
@@ -347,13 +356,7 @@ static mca_pml_base_module_t *tm_init(int *priority, bool enable_progress_thread
     if (OPAL_SUCCESS != open_fabric()) {
         return NULL;
     }
-    if (!reaches_all_hosts()) {
-        fab_close(mca_pml_tm.fab, FAB_USER_PML);
-        mca_pml_tm.fab = NULL;
-        return NULL;
-    }
-    if (OMPI_SUCCESS != mca_pml_tm_peer_publish()) {
-        refuse("no-fabric", "the address could not be published (PMIx)");
+    if (!reaches_all_hosts() || !publish()) {
         fab_close(mca_pml_tm.fab, FAB_USER_PML);
         mca_pml_tm.fab = NULL;
         return NULL;

@@ -11,13 +11,6 @@
 
 extern mca_pml_base_module_t mca_pml_tm_module;
 
-FAB_FUNCTION(mca_pml_base_module_enable_fn_t, mca_pml_tm_enable);
-FAB_FUNCTION(mca_pml_base_module_add_procs_fn_t, mca_pml_tm_add_procs);
-FAB_FUNCTION(mca_pml_base_module_del_procs_fn_t, mca_pml_tm_del_procs);
-FAB_FUNCTION(mca_pml_base_module_add_comm_fn_t, mca_pml_tm_add_comm);
-FAB_FUNCTION(mca_pml_base_module_del_comm_fn_t, mca_pml_tm_del_comm);
-FAB_FUNCTION(mca_pml_base_module_start_fn_t, mca_pml_tm_start);
-
 /* Free the communicators that are left when the component closes. */
 void mca_pml_tm_comm_fini(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The module: its table, enabling, adding and removing processes and communicators, persistent
- * requests.
+ * The module: enabling, adding and removing processes and communicators, persistent requests; its
+ * table.
  */
 #include "pml_tm/pml_tm_entry.h"
 
@@ -26,30 +26,6 @@
 #include "pml_tm/request/pml_tm_request.h"
 #include "pml_tm/wait/pml_tm_idle.h"
 #include "pml_tm/wait/pml_tm_progress.h"
-
-mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = mca_pml_tm_add_procs,
-                                           .pml_del_procs = mca_pml_tm_del_procs,
-                                           .pml_enable = mca_pml_tm_enable,
-                                           .pml_progress = mca_pml_tm_progress,
-                                           .pml_add_comm = mca_pml_tm_add_comm,
-                                           .pml_del_comm = mca_pml_tm_del_comm,
-                                           .pml_irecv_init = mca_pml_tm_irecv_init,
-                                           .pml_irecv = mca_pml_tm_irecv,
-                                           .pml_recv = mca_pml_tm_recv,
-                                           .pml_isend_init = mca_pml_tm_isend_init,
-                                           .pml_isend = mca_pml_tm_isend,
-                                           .pml_send = mca_pml_tm_send,
-                                           .pml_iprobe = mca_pml_tm_iprobe,
-                                           .pml_probe = mca_pml_tm_probe,
-                                           .pml_start = mca_pml_tm_start,
-                                           .pml_improbe = mca_pml_tm_improbe,
-                                           .pml_mprobe = mca_pml_tm_mprobe,
-                                           .pml_imrecv = mca_pml_tm_imrecv,
-                                           .pml_mrecv = mca_pml_tm_mrecv,
-                                           .pml_dump = mca_pml_tm_dump,
-                                           .pml_max_tag = INT_MAX,
-                                           .pml_flags = PML_TM_FLAGS,
-                                           PML_TM_MODULE_EXTRA};
 
 enum {
     PML_TM_HEAP_KEPT = 4 << 20, /* bytes */
@@ -101,11 +77,11 @@ static void keep_heap(void)
     free(block);
 }
 
-int mca_pml_tm_enable(bool enable)
+static int enable(bool is_wanted)
 {
     int rc;
 
-    if (!enable) {
+    if (!is_wanted) {
         return OMPI_SUCCESS;
     }
     rc = init_free_list(&mca_pml_base_send_requests, sizeof(mca_pml_tm_send_request_t),
@@ -180,7 +156,7 @@ static int check_limits(const ompi_communicator_t *comm)
     return OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-static int add_comm(ompi_communicator_t *comm)
+static int comm_add(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc;
     int rc = check_limits(comm);
@@ -219,9 +195,9 @@ static int add_comm(ompi_communicator_t *comm)
 }
 
 /* MPI_Init of Open MPI 4.1 ignores errors for its own communicators, so the job ends here. */
-int mca_pml_tm_add_comm(ompi_communicator_t *comm)
+static int add_comm(ompi_communicator_t *comm)
 {
-    int rc = add_comm(comm);
+    int rc = comm_add(comm);
 
     if (OMPI_ERR_OUT_OF_RESOURCE == rc &&
         (comm == &ompi_mpi_comm_world.comm || comm == &ompi_mpi_comm_self.comm)) {
@@ -259,7 +235,7 @@ static bool may_have_requests(const ompi_communicator_t *comm)
  * Messages that were not received are dropped with their communicator.  A program that leaves such
  * messages is erroneous, unless their sender cancels them.
  */
-int mca_pml_tm_del_comm(ompi_communicator_t *comm)
+static int del_comm(ompi_communicator_t *comm)
 {
     mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(comm);
 
@@ -381,7 +357,7 @@ static int add_local(const ompi_proc_t *proc)
  * Opens the processes of this host, whose memory is to be found at once.  Others, which may be many
  * in a job that was spawned or joined, are opened at first use and take no memory until then.
  */
-int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
+static int add_procs(ompi_proc_t **procs, size_t nprocs)
 {
     int rc = mca_pml_base_pml_check_selected("tm", procs, nprocs);
 
@@ -399,7 +375,7 @@ int mca_pml_tm_add_procs(ompi_proc_t **procs, size_t nprocs)
     return rc;
 }
 
-int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
+static int del_procs(ompi_proc_t **procs, size_t nprocs)
 {
     mca_pml_tm_end();
     for (size_t i = 0; i < nprocs; ++i) {
@@ -421,34 +397,6 @@ int mca_pml_tm_del_procs(ompi_proc_t **procs, size_t nprocs)
     return OMPI_SUCCESS;
 }
 
-static void send_request_construct(mca_pml_tm_send_request_t *req)
-{
-    req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
-    req->req_send.req_base.req_ompi.req_start = mca_pml_tm_start;
-    req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
-    req->req_send.req_base.req_ompi.req_cancel = mca_pml_tm_cancel_send;
-    memset(&req->core, 0, sizeof(req->core));
-    req->core.base = &req->req_send.req_base;
-}
-
-OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct,
-                   NULL);
-
-static void recv_request_construct(mca_pml_tm_recv_request_t *req)
-{
-    req->req_recv.req_base.req_type = MCA_PML_REQUEST_RECV;
-    req->req_recv.req_base.req_ompi.req_start = mca_pml_tm_start;
-    req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
-    req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
-    req->req_recv.req_base.req_free_called = false;
-    memset(&req->core, 0, sizeof(req->core));
-    memset(&req->listed, 0, sizeof(req->listed));
-    req->core.base = &req->req_recv.req_base;
-}
-
-OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct,
-                   NULL);
-
 static void start_send(mca_pml_tm_send_request_t *req)
 {
     if (MCA_PML_BASE_SEND_BUFFERED == req->req_send.req_send_mode) {
@@ -460,7 +408,7 @@ static void start_send(mca_pml_tm_send_request_t *req)
     fab_unlock(mca_pml_tm.fab);
 }
 
-int mca_pml_tm_start(size_t count, ompi_request_t **requests)
+static int start(size_t count, ompi_request_t **requests)
 {
     for (size_t i = 0; i < count; ++i) {
         mca_pml_base_request_t *base = (mca_pml_base_request_t *) requests[i];
@@ -479,3 +427,55 @@ int mca_pml_tm_start(size_t count, ompi_request_t **requests)
     mca_pml_tm_complete_done();
     return OMPI_SUCCESS;
 }
+
+static void send_request_construct(mca_pml_tm_send_request_t *req)
+{
+    req->req_send.req_base.req_type = MCA_PML_REQUEST_SEND;
+    req->req_send.req_base.req_ompi.req_start = start;
+    req->req_send.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_send.req_base.req_ompi.req_cancel = mca_pml_tm_cancel_send;
+    memset(&req->core, 0, sizeof(req->core));
+    req->core.base = &req->req_send.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_send_request_t, mca_pml_base_send_request_t, send_request_construct,
+                   NULL);
+
+static void recv_request_construct(mca_pml_tm_recv_request_t *req)
+{
+    req->req_recv.req_base.req_type = MCA_PML_REQUEST_RECV;
+    req->req_recv.req_base.req_ompi.req_start = start;
+    req->req_recv.req_base.req_ompi.req_free = mca_pml_tm_request_free;
+    req->req_recv.req_base.req_ompi.req_cancel = mca_pml_tm_cancel;
+    req->req_recv.req_base.req_free_called = false;
+    memset(&req->core, 0, sizeof(req->core));
+    memset(&req->listed, 0, sizeof(req->listed));
+    req->core.base = &req->req_recv.req_base;
+}
+
+OBJ_CLASS_INSTANCE(mca_pml_tm_recv_request_t, mca_pml_base_recv_request_t, recv_request_construct,
+                   NULL);
+
+mca_pml_base_module_t mca_pml_tm_module = {.pml_add_procs = add_procs,
+                                           .pml_del_procs = del_procs,
+                                           .pml_enable = enable,
+                                           .pml_progress = mca_pml_tm_progress,
+                                           .pml_add_comm = add_comm,
+                                           .pml_del_comm = del_comm,
+                                           .pml_irecv_init = mca_pml_tm_irecv_init,
+                                           .pml_irecv = mca_pml_tm_irecv,
+                                           .pml_recv = mca_pml_tm_recv,
+                                           .pml_isend_init = mca_pml_tm_isend_init,
+                                           .pml_isend = mca_pml_tm_isend,
+                                           .pml_send = mca_pml_tm_send,
+                                           .pml_iprobe = mca_pml_tm_iprobe,
+                                           .pml_probe = mca_pml_tm_probe,
+                                           .pml_start = start,
+                                           .pml_improbe = mca_pml_tm_improbe,
+                                           .pml_mprobe = mca_pml_tm_mprobe,
+                                           .pml_imrecv = mca_pml_tm_imrecv,
+                                           .pml_mrecv = mca_pml_tm_mrecv,
+                                           .pml_dump = mca_pml_tm_dump,
+                                           .pml_max_tag = INT_MAX,
+                                           .pml_flags = PML_TM_FLAGS,
+                                           PML_TM_MODULE_EXTRA};

@@ -206,21 +206,16 @@ static int send_first(mca_pml_tm_send_request_t *req)
  * The protocol is chosen again, unless a part of the message is out: while the request waited its
  * receiver may have asked for announcements.
  */
-static int send_again(mca_pml_tm_send_request_t *req)
-{
-    if (!mca_pml_tm_is_exposed(req) && 0 == req->offset && !send_choose(req)) {
-        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
-        return OMPI_SUCCESS;
-    }
-    return send_first(req);
-}
-
 int mca_pml_tm_send_item(fab_item_t *item, fab_peer_t *peer)
 {
     mca_pml_tm_send_request_t *req = mca_pml_tm_send_of_item(item);
 
     (void) peer;
-    return send_again(req);
+    if (!mca_pml_tm_is_exposed(req) && 0 == req->offset && !send_choose(req)) {
+        mca_pml_tm_send_finish(req, MPI_ERR_NO_MEM);
+        return OMPI_SUCCESS;
+    }
+    return send_first(req);
 }
 
 void mca_pml_tm_send_start(mca_pml_tm_send_request_t *req)

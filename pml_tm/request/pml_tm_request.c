@@ -8,6 +8,50 @@
 
 #include "pml_tm/peer/pml_tm_comm.h"
 
+void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed)
+{
+    ompi_communicator_t *comm = freed->comm;
+    bool is_last;
+
+    if (NULL == freed->first) {
+        return;
+    }
+    fab_lock(mca_pml_tm.fab);
+    freed->last->next = mca_pml_tm.free_recvs;
+    mca_pml_tm.free_recvs = freed->first;
+    is_last = 0 == (mca_pml_tm_comm(comm)->num_recvs -= freed->count);
+    fab_unlock(mca_pml_tm.fab);
+    *freed = (mca_pml_tm_freed_t){.first = NULL};
+    if (is_last) {
+        OBJ_RELEASE(comm);
+    }
+}
+
+static void recv_release(mca_pml_tm_recv_request_t *req)
+{
+    mca_pml_base_request_t *base = &req->req_recv.req_base;
+    ompi_communicator_t *comm = base->req_comm;
+
+    OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
+    OMPI_DATATYPE_RELEASE(base->req_datatype);
+    if (NULL == req->data && 0 != req->capacity) { /* it was unpacked by the convertor */
+        opal_convertor_cleanup(&base->req_convertor);
+    }
+    base->req_ompi.req_persistent = false;
+    base->req_ompi.req_complete_cb = NULL;
+    base->req_free_called = false;
+    if (req->core.is_counted) {
+        mca_pml_tm_freed_t freed = {.first = NULL};
+        mca_pml_tm_recv_collect(&freed, req);
+        mca_pml_tm_recv_flush(&freed);
+        return;
+    }
+    req->core.state = PML_TM_INACTIVE;
+    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
+    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    OBJ_RELEASE(comm);
+}
+
 void mca_pml_tm_request_release(mca_pml_base_request_t *base)
 {
     if (MCA_PML_REQUEST_SEND == base->req_type) {
@@ -20,7 +64,7 @@ void mca_pml_tm_request_release(mca_pml_base_request_t *base)
         MCA_PML_BASE_SEND_REQUEST_FINI(req);
         opal_free_list_return(&mca_pml_base_send_requests, (opal_free_list_item_t *) req);
     } else {
-        mca_pml_tm_recv_release((mca_pml_tm_recv_request_t *) base);
+        recv_release((mca_pml_tm_recv_request_t *) base);
     }
 }
 
@@ -188,50 +232,6 @@ mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_d
     req->core.is_private = false;
     req->core.is_counted = false;
     return req;
-}
-
-void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req)
-{
-    mca_pml_base_request_t *base = &req->req_recv.req_base;
-    ompi_communicator_t *comm = base->req_comm;
-
-    OMPI_REQUEST_FINI(&base->req_ompi); /* a handle for Fortran */
-    OMPI_DATATYPE_RELEASE(base->req_datatype);
-    if (NULL == req->data && 0 != req->capacity) { /* it was unpacked by the convertor */
-        opal_convertor_cleanup(&base->req_convertor);
-    }
-    base->req_ompi.req_persistent = false;
-    base->req_ompi.req_complete_cb = NULL;
-    base->req_free_called = false;
-    if (req->core.is_counted) {
-        mca_pml_tm_freed_t freed = {.first = NULL};
-        mca_pml_tm_recv_collect(&freed, req);
-        mca_pml_tm_recv_flush(&freed);
-        return;
-    }
-    req->core.state = PML_TM_INACTIVE;
-    base->req_ompi.req_state = OMPI_REQUEST_INVALID;
-    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    OBJ_RELEASE(comm);
-}
-
-void mca_pml_tm_recv_flush(mca_pml_tm_freed_t *freed)
-{
-    ompi_communicator_t *comm = freed->comm;
-    bool is_last;
-
-    if (NULL == freed->first) {
-        return;
-    }
-    fab_lock(mca_pml_tm.fab);
-    freed->last->next = mca_pml_tm.free_recvs;
-    mca_pml_tm.free_recvs = freed->first;
-    is_last = 0 == (mca_pml_tm_comm(comm)->num_recvs -= freed->count);
-    fab_unlock(mca_pml_tm.fab);
-    *freed = (mca_pml_tm_freed_t){.first = NULL};
-    if (is_last) {
-        OBJ_RELEASE(comm);
-    }
 }
 
 void mca_pml_tm_recv_fini(void)

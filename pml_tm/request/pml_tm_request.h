@@ -270,9 +270,6 @@ static inline void mca_pml_tm_set_status(ompi_status_public_t *status, int sourc
     }
 }
 
-/* mca_pml_tm_request_release() of a receive. */
-void mca_pml_tm_recv_release(mca_pml_tm_recv_request_t *req);
-
 /* Counted receives of one communicator that are complete and are to be free: all at once. */
 typedef struct mca_pml_tm_freed {
     mca_pml_tm_core_t *first; /* NULL: none */

@@ -233,7 +233,8 @@ static void extend(mca_pml_tm_comm_t *tmc)
 
 static void add_comm(int i)
 {
-    check(OMPI_SUCCESS == mca_pml_tm_add_comm(&comms[i]), "a communicator cannot be made");
+    check(OMPI_SUCCESS == mca_pml_tm_module.pml_add_comm(&comms[i]),
+          "a communicator cannot be made");
     if (1 == i) {
         extend(mca_pml_tm_comm(&comms[i]));
     }
@@ -244,7 +245,7 @@ static void del_comm(int i)
     const mca_pml_tm_comm_t *tmc = mca_pml_tm_comm(&comms[i]);
 
     check(NULL == tmc || 0 == tmc->match.posted_count, "a receive is posted that was cancelled");
-    (void) mca_pml_tm_del_comm(&comms[i]);
+    (void) mca_pml_tm_module.pml_del_comm(&comms[i]);
 }
 
 static void add_or_del_comm(void)
@@ -393,7 +394,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     check(0 == mca_pml_tm.unexpected_bytes && 0 == mca_pml_tm.ids.used &&
               NULL == mca_pml_tm.streams,
           "something of the messages is left");
-    (void) mca_pml_tm_del_procs(&proc, 1);
+    (void) mca_pml_tm_module.pml_del_procs(&proc, 1);
     check(0 == mca_pml_tm.num_throttled && NULL == mca_pml_tm.peers, "a peer's record is left");
     fab_progress(mca_pml_tm.fab);
     return 0;
