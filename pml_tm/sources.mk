@@ -44,8 +44,6 @@ pml_tm_sources = \
 	pml_tm/peer/pml_tm_peer.c \
 	pml_tm/peer/pml_tm_peer.h \
 	pml_tm/report/pml_tm_hang.c \
-	pml_tm/report/pml_tm_hang_write.c \
-	pml_tm/report/pml_tm_hang_write.h \
 	pml_tm/report/pml_tm_nodes.c \
 	pml_tm/report/pml_tm_nodes.h \
 	pml_tm/report/pml_tm_report.c \

@@ -54,8 +54,7 @@
  *   pml_tm_text.c            what reports are written with
  *   pml_tm_state.c           what waits in this process: one list of records, also as text
  *   pml_tm_nodes.c           processes ask each other: which waits for which, which is stuck
- *   pml_tm_hang_write.c      what a report of a long wait says, as text and for programs
- *   pml_tm_hang.c            a report of a wait that takes long: when, and step by step
+ *   pml_tm_hang.c            a report of a wait that takes long: what it says, when, step by step
  *   pml_tm_report.c          a table for the job at its end, and advice
  *
  *   beside the folders
