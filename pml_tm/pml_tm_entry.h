@@ -23,8 +23,6 @@ void mca_pml_tm_comm_fini(void);
  */
 void mca_pml_tm_end(void);
 
-/* ---- pml_tm_failure_events.c -------------------------------------------- */
-
 /* Callback of the fabric, under its lock: a peer failed. */
 void mca_pml_tm_peer_failed(void *ctx, fab_peer_t *peer, int rc, const char *why);
 

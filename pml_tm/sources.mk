@@ -4,7 +4,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_component.c \
 	pml_tm/pml_tm_end.c \
 	pml_tm/pml_tm_entry.h \
-	pml_tm/pml_tm_failure_events.c \
 	pml_tm/pml_tm_module.c \
 	pml_tm/arrive/pml_tm_arrive.c \
 	pml_tm/arrive/pml_tm_arrive.h \

@@ -58,8 +58,7 @@
  *   pml_tm_report.c          a table for the job at its end, and advice
  *
  *   beside the folders
- *   pml_tm_failure_events.c  what a failure or MPIX_Comm_revoke ends
- *   pml_tm_end.c             what has begun is completed before peers are closed
+ *   pml_tm_end.c             what a failure, MPIX_Comm_revoke and the end of this process end
  *   pml_tm_module.c          the module: peers and communicators come and go; persistent requests
  *   pml_tm_component.c       parameters and counters, selection, opening the fabric
  *
