@@ -143,26 +143,6 @@ static void index_split(fab_match_index_t *index)
     *to = NULL;
 }
 
-/*
- * The index is empty.  Release its last segment if that was nearly unused since the index was last
- * empty.  Only one segment at a time is released, so that a program that fills and drains the index
- * keeps what it needs.  A domain that never uses its index again keeps the segments until its end:
- * eight bytes for each key at the fullest moment.
- */
-static void index_trim(fab_match_index_t *index)
-{
-    const unsigned s = bucket_segment(index->nbuckets - 1);
-    const uint32_t below = (uint32_t) FAB_MATCH_FIRST_BUCKETS << (s - 1) * FAB_MATCH_SEG_SHIFT;
-
-    if (index->peak_keys <= below / 2) {
-        free(index->seg[s]);
-        index->seg[s] = NULL;
-        index->nbuckets = below;
-        index->mask = below - 1;
-    }
-    index->peak_keys = 0;
-}
-
 /* Append an entry to the queue of a key. */
 static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint64_t key)
 {
@@ -177,11 +157,7 @@ static void index_append(fab_match_index_t *index, fab_match_link_t *link, uint6
     link->chain = NULL;
     list_init(&link->queue);
     *at = link;
-    index->nkeys++;
-    if (index->nkeys > index->peak_keys) {
-        index->peak_keys = index->nkeys;
-    }
-    if (index->nkeys > index->nbuckets) {
+    if (++index->nkeys > index->nbuckets) {
         index_split(index);
     }
 }
@@ -203,9 +179,6 @@ static inline void index_unlink_leader(fab_match_index_t *index, fab_match_link_
     }
     *at = leader->chain;
     index->nkeys--;
-    if (0 == index->nkeys && index->nbuckets > FAB_MATCH_FIRST_BUCKETS) {
-        index_trim(index);
-    }
 }
 
 static void index_unlink(fab_match_index_t *index, fab_match_link_t *link)

@@ -31,8 +31,8 @@
  * The buckets grow by linear hashing (Litwin 1980): each new key beyond one per bucket splits the
  * next bucket in two.  So the longest step of an insertion is one short chain, a search checks one
  * bucket only, and nothing is ever copied.  Without memory for more buckets the present ones stay
- * in use.  Buckets are in segments, each a multiple of all segments before it, so that buckets
- * never move:
+ * in use; all are freed with the domain, eight bytes for each key at the fullest moment.  Buckets
+ * are in segments, each a multiple of all segments before it, so that buckets never move:
  *
  *      seg[0] -> first[4], in the domain      buckets 0..3
  *      seg[1] -> malloc                       buckets 4..63
@@ -108,8 +108,6 @@ typedef struct fab_match_index {
     uint32_t nbuckets;
     uint32_t mask; /* 2^k - 1, the least that covers nbuckets - 1 */
     uint32_t nkeys;
-    /* highest nkeys since the index was last empty: decides whether a segment may be released */
-    uint32_t peak_keys;
     /* total of links visited by searches and splits; with a good hash a search visits one or two */
     uint64_t steps;
     fab_match_link_t **seg[FAB_MATCH_SEG_MAX];

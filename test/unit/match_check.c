@@ -80,7 +80,6 @@ static size_t check_index(const fab_match_index_t *index, uint64_t (*seq)(const 
         }
     }
     assert_int_equal(nkeys, index->nkeys);
-    assert_true(nkeys <= index->peak_keys);
     return nlinks;
 }
 

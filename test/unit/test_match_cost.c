@@ -351,36 +351,13 @@ static void test_million_keys(void **state)
     deep_fini(&d);
 }
 
-/* What a burst has made the index take is given back by and by, when little use of it is made. */
-static void test_buckets_are_released(void **state)
-{
-    deep_t d;
-
-    (void) state;
-    deep_init(&d, DEPTH);
-    deep_posted(&d, spread_tags, 0);
-    deep_unexpected(&d, spread_tags, 0);
-    assert_true(d.dom.posted_index.nbuckets > DEPTH / 2 && d.dom.unexp_index.nbuckets > DEPTH);
-    for (int i = 0; i < 10; i++) {
-        d.depth = FAB_MATCH_SHORT_LEN + 4; /* a few in the index */
-        deep_posted(&d, spread_tags, i % 3);
-        d.depth = FAB_MATCH_UNFILED_MAX + 1; /* all in the index */
-        deep_unexpected(&d, spread_tags, i % 3);
-        match_check_dom(&d.dom);
-    }
-    assert_true(d.dom.posted_index.nbuckets <= 64 && d.dom.unexp_index.nbuckets <= 1024);
-    d.depth = DEPTH;
-    deep_posted(&d, spread_diagonal, 2); /* and taken again when needed */
-    deep_unexpected(&d, spread_diagonal, 2);
-    deep_fini(&d);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cost_of_distinct_keys), cmocka_unit_test(test_cost_of_patterns),
-        cmocka_unit_test(test_cost_of_equal_keys),    cmocka_unit_test(test_million_keys),
-        cmocka_unit_test(test_buckets_are_released),
+        cmocka_unit_test(test_cost_of_distinct_keys),
+        cmocka_unit_test(test_cost_of_patterns),
+        cmocka_unit_test(test_cost_of_equal_keys),
+        cmocka_unit_test(test_million_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
