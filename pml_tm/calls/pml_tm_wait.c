@@ -16,11 +16,7 @@
 #include "pml_tm/request/pml_tm_request.h"
 #include "pml_tm/wait/pml_tm_progress.h"
 
-/* the functions that were replaced; NULL: not replaced */
-static ompi_request_wait_all_fn_t next_wait_all;
-static ompi_request_wait_fn_t next_wait;
-static ompi_request_test_fn_t next_test;
-static ompi_request_test_any_fn_t next_test_any;
+static ompi_request_fns_t next; /* the functions that were replaced */
 
 /* Wait for a request of this PML that is not complete. */
 static void wait_for(ompi_request_t *request)
@@ -98,7 +94,7 @@ static int wait_each(size_t count, ompi_request_t **requests, ompi_status_public
 
     for (size_t i = 0; i < count; ++i) {
         ompi_status_public_t *status = status_of(statuses, i);
-        int error = next_wait(&requests[i], status);
+        int error = next.req_wait(&requests[i], status);
 
         if (MPI_STATUS_IGNORE != status) {
             status->MPI_ERROR = error;
@@ -120,7 +116,7 @@ static int wait_all(size_t count, ompi_request_t **requests, ompi_status_public_
         if (OPAL_UNLIKELY(!finish(requests[i], status, true, &freed))) {
             mca_pml_tm_recv_flush(&freed);
             return opal_using_threads() ? wait_each(count - i, &requests[i], status)
-                                        : next_wait_all(count - i, &requests[i], status);
+                                        : next.req_wait_all(count - i, &requests[i], status);
         }
         requests[i] = MPI_REQUEST_NULL;
     }
@@ -133,7 +129,7 @@ static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
     mca_pml_tm_freed_t freed = {.first = NULL};
 
     if (OPAL_UNLIKELY(!finish(*request, status, false, &freed))) {
-        return next_wait(request, status);
+        return next.req_wait(request, status);
     }
     mca_pml_tm_recv_flush(&freed);
     *request = MPI_REQUEST_NULL;
@@ -156,7 +152,7 @@ static int test_one(ompi_request_t **request, int *completed, ompi_status_public
         *completed = false;
         return OMPI_SUCCESS;
     }
-    return next_test(request, completed, status);
+    return next.req_test(request, completed, status);
 }
 
 static int test_any(size_t count, ompi_request_t **requests, int *index, int *completed,
@@ -168,13 +164,13 @@ static int test_any(size_t count, ompi_request_t **requests, int *index, int *co
     for (size_t i = 0; i < count; ++i) {
         if (!is_under_way(requests[i])) {
             if (OMPI_REQUEST_INACTIVE != requests[i]->req_state) {
-                return next_test_any(count, requests, index, completed, status);
+                return next.req_test_any(count, requests, index, completed, status);
             }
             ++num_inactive;
         }
     }
     if (num_inactive == count || !mca_pml_tm_poll_light(&events) || 0 != events) {
-        return next_test_any(count, requests, index, completed, status);
+        return next.req_test_any(count, requests, index, completed, status);
     }
     *index = MPI_UNDEFINED;
     *completed = false;
@@ -184,13 +180,10 @@ static int test_any(size_t count, ompi_request_t **requests, int *index, int *co
 void mca_pml_tm_wait_open(void)
 {
     if (0 != (mca_pml_tm.fast & PML_TM_FAST_WAIT_ALL) && !mca_pml_tm_is_fault_tolerant()) {
-        next_wait_all = ompi_request_functions.req_wait_all;
+        next = ompi_request_functions;
         ompi_request_functions.req_wait_all = wait_all;
-        next_wait = ompi_request_functions.req_wait;
         ompi_request_functions.req_wait = wait_one;
-        next_test = ompi_request_functions.req_test;
         ompi_request_functions.req_test = test_one;
-        next_test_any = ompi_request_functions.req_test_any;
         ompi_request_functions.req_test_any = test_any;
     }
 }
@@ -199,16 +192,15 @@ void mca_pml_tm_wait_open(void)
  * A function that replaced one of these since may still call it, so it stays in memory as long as
  * the component.
  */
-#define PUT_BACK(member, mine, next)                                                               \
-    if (NULL != (next) && (mine) == ompi_request_functions.member) {                               \
-        ompi_request_functions.member = (next);                                                    \
-        (next) = NULL;                                                                             \
+#define PUT_BACK(member, mine)                                                                     \
+    if ((mine) == ompi_request_functions.member) {                                                 \
+        ompi_request_functions.member = next.member;                                               \
     }
 
 void mca_pml_tm_wait_close(void)
 {
-    PUT_BACK(req_wait_all, wait_all, next_wait_all)
-    PUT_BACK(req_wait, wait_one, next_wait)
-    PUT_BACK(req_test, test_one, next_test)
-    PUT_BACK(req_test_any, test_any, next_test_any)
+    PUT_BACK(req_wait_all, wait_all)
+    PUT_BACK(req_wait, wait_one)
+    PUT_BACK(req_test, test_one)
+    PUT_BACK(req_test_any, test_any)
 }

@@ -117,11 +117,10 @@ void mca_pml_tm_comm_forget_closed(void)
 
 fab_peer_t *mca_pml_tm_comm_meet(ompi_communicator_t *comm, int rank, int *rc)
 {
-    opal_process_name_t name = ompi_group_get_proc_name(comm->c_remote_group, rank);
     fab_peer_t *peer;
 
     fab_lock(mca_pml_tm.fab);
-    peer = mca_pml_tm_peer_find(mca_pml_tm_peer_name(&name));
+    peer = mca_pml_tm_peer_find(mca_pml_tm_comm_name(mca_pml_tm_comm(comm), rank));
     fab_unlock(mca_pml_tm.fab);
     if (NULL == peer) {
         peer = mca_pml_tm_peer_connect(ompi_comm_peer_lookup(comm, rank), rc);
@@ -154,24 +153,11 @@ mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int r
 }
 #endif
 
-fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source)
-{
-    opal_process_name_t name = ompi_group_get_proc_name(group, source);
-
-    return fab_peer_find(mca_pml_tm.fab, mca_pml_tm_peer_name(&name));
-}
-
 /* ---- senders ------------------------------------------------------------ */
 
 bool mca_pml_tm_comm_find_sender(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, int32_t rank)
 {
-    opal_process_name_t name;
-
-    if (rank >= tmc->num_sources) {
-        return false;
-    }
-    name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
-    if (mca_pml_tm_peer_name(&name) != peer->name) {
+    if (rank >= tmc->num_sources || mca_pml_tm_comm_name(tmc, rank) != peer->name) {
         return false;
     }
     if (fab_peer_is_open(peer, FAB_USER_PML) && NULL == mca_pml_tm_comm_met(tmc, rank)) {

@@ -107,20 +107,25 @@ mca_pml_transports_t *mca_pml_tm_get_transports(ompi_communicator_t *comm, int r
 /* Remove peers that were closed from all communicators.  Lock held. */
 void mca_pml_tm_comm_forget_closed(void);
 
-/*
- * As mca_pml_tm_comm_peer(), of a rank that the communicator has not met: looks the process up by
- * name, also if it was not opened.  Lock held.
- */
-fab_peer_t *mca_pml_tm_comm_peer_by_name(ompi_group_t *group, int32_t source);
+/* The name, in the fabric, of the process with this source rank. */
+static inline uint64_t mca_pml_tm_comm_name(const mca_pml_tm_comm_t *tmc, int32_t rank)
+{
+    const opal_process_name_t name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
 
-/* The peer of a source rank of the communicator; NULL: not known yet. Lock held. */
+    return fab_name(name.jobid, name.vpid);
+}
+
+/*
+ * The peer of a source rank of the communicator, also if it was not opened; NULL: not known yet.
+ * Lock held.
+ */
 static inline fab_peer_t *mca_pml_tm_comm_peer(const mca_pml_tm_comm_t *tmc, int32_t source)
 {
     fab_peer_t *peer = mca_pml_tm_comm_met(tmc, source);
 
     return OPAL_LIKELY(NULL != peer)
                ? peer
-               : mca_pml_tm_comm_peer_by_name(tmc->comm->c_remote_group, source);
+               : fab_peer_find(mca_pml_tm.fab, mca_pml_tm_comm_name(tmc, source));
 }
 
 /* As mca_pml_tm_comm_is_sender(), when the rank is not the cached one. */

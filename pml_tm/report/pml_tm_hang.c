@@ -500,9 +500,7 @@ static bool add_crowd(void)
         return false;
     }
     for (int32_t rank = 0; rank < tmc->num_sources; ++rank) {
-        opal_process_name_t name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
-
-        (void) mca_pml_tm_ask_add(mca_pml_tm_peer_name(&name));
+        (void) mca_pml_tm_ask_add(mca_pml_tm_comm_name(tmc, rank));
     }
     return mca_pml_tm_nodes.count > known;
 }

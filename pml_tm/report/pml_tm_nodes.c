@@ -199,10 +199,10 @@ static bool for_each_peer(const mca_pml_tm_node_t *node, void (*fn)(void *ctx, u
         }
         is_complete &= NULL != tmc && tmc->num_sources <= MAX_ANY;
         for (int32_t rank = 0; is_complete && rank < tmc->num_sources; ++rank) {
-            opal_process_name_t name = ompi_group_get_proc_name(tmc->comm->c_remote_group, rank);
+            const uint64_t name = mca_pml_tm_comm_name(tmc, rank);
 
-            if (mca_pml_tm_peer_name(&name) != node->name) {
-                fn(ctx, mca_pml_tm_peer_name(&name));
+            if (name != node->name) {
+                fn(ctx, name);
             }
         }
     }

@@ -97,13 +97,8 @@ void mca_pml_tm_watch_look(mca_pml_tm_watch_t *watch, uint64_t now_ns)
 
 static uint64_t name_of_source(const mca_pml_tm_comm_t *tmc, int32_t source)
 {
-    opal_process_name_t name;
-
-    if (source < 0 || source >= tmc->num_sources) {
-        return FAB_LOOK_ANY;
-    }
-    name = ompi_group_get_proc_name(tmc->comm->c_remote_group, source);
-    return mca_pml_tm_peer_name(&name);
+    return source < 0 || source >= tmc->num_sources ? FAB_LOOK_ANY
+                                                    : mca_pml_tm_comm_name(tmc, source);
 }
 
 /* False: there is no room for more. */
