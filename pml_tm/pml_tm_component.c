@@ -168,35 +168,24 @@ static int tm_close(void)
 }
 
 /*
- * tm cannot be used in this process, for a reason that others of this host may have, too.  True:
- * this process tells the user.  If the user allows nothing but tm, it then ends the job, by
- * end_if_only().
+ * tm cannot be used in this process, for a reason that others of this host may have, too: one of
+ * them tells the user.  If the user allows nothing but tm, the job ends; Open MPI would end it as
+ * well, and say that there is no component.
  */
-static bool tells_user(void)
-{
-    bool is_only;
-
-    return fab_params_pml_is_tm(&is_only) && fab_help_is_first(mca_pml_tm.component, is_only);
-}
-
-/* Open MPI would end the job, too, and say that there is no component. */
-static void end_if_only(void)
-{
-    bool is_only;
-
-    if (fab_params_pml_is_tm(&is_only) && is_only) {
-        ompi_rte_abort(1, NULL);
-    }
-}
-
-/* tm cannot be used in this process. */
 static void refuse(const char *topic, const char *why)
 {
+    bool is_only = false;
+
     opal_output_verbose(1, mca_pml_tm.output, "pml tm is not used: %s", why);
-    if (tells_user()) {
+    if (!fab_params_pml_is_tm(&is_only)) {
+        return;
+    }
+    if (fab_help_is_first(mca_pml_tm.component, is_only)) {
         fab_help_show(mca_pml_tm_help, topic, fab_process.nodename, why);
     }
-    end_if_only();
+    if (is_only) {
+        ompi_rte_abort(1, NULL);
+    }
 }
 
 /*
@@ -205,21 +194,16 @@ static void refuse(const char *topic, const char *why)
  */
 static bool reaches_all_hosts(void)
 {
-    unsigned num_procs = fab_process.num_procs;
     unsigned num_local = (unsigned) fab_process.num_local_peers + 1;
-    const char *why = fab_why_one_host(mca_pml_tm.fab);
+    const char *why_not = fab_why_one_host(mca_pml_tm.fab);
+    char why[512];
 
-    if (num_procs <= num_local || NULL == why) {
+    if (fab_process.num_procs <= num_local || NULL == why_not) {
         return true;
     }
-    opal_output_verbose(1, mca_pml_tm.output,
-                        "pml tm is not used: %u processes, %u on this host; %s", num_procs,
-                        num_local, why);
-    if (tells_user()) {
-        fab_help_show(mca_pml_tm_help, "several-hosts", fab_process.nodename, num_procs, num_local,
-                      why);
-    }
-    end_if_only();
+    snprintf(why, sizeof(why), "%u of %u processes are on this host; not by tcp: %s", num_local,
+             fab_process.num_procs, why_not);
+    refuse("several-hosts", why);
     return false;
 }
 

@@ -34,10 +34,8 @@ const fab_help_topic_t mca_pml_tm_help[] = {
      "The PML \"tm\" was asked for, but this job has processes on other hosts,\n"
      "and no provider for other hosts (ofi, verbs, tcp) can be used here.\n"
      "\n"
-     "  Host:                   %s\n"
-     "  Processes of the job:   %u\n"
-     "  ... on this host:       %u\n"
-     "  Why not by tcp:         %s\n"
+     "  Host:      %s\n"
+     "  Problem:   %s\n"
      "\n"
      "Check pml_tm_providers, pml_tm_tcp_if_include and pml_tm_tcp_if_exclude, or\n"
      "run all processes on one host.\n"},

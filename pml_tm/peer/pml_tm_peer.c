@@ -26,43 +26,41 @@ int mca_pml_tm_peer_publish(void)
     return rc;
 }
 
-/* Does the address belong to a process that can be reached? If not, *why is the reason. */
-static int check_address(const modex_blob_t *blob, size_t len, const char **why)
+/* Why the process with this address cannot be reached; NULL: it can. */
+static const char *fault_of(const modex_blob_t *blob, size_t len)
 {
     if (len >= sizeof(blob->head) && __builtin_bswap32(PML_TM_ADDRESS_MAGIC) == blob->head.magic) {
-        *why = "its machine has another byte order: run all processes on one kind of machine";
-        return OMPI_ERR_UNREACH;
+        return "its machine has another byte order: run all processes on one kind of machine";
     }
     if (len < sizeof(blob->head) || PML_TM_ADDRESS_MAGIC != blob->head.magic) {
-        *why = "its address is not one of pml tm";
-        return OMPI_ERR_UNREACH;
+        return "its address is not one of pml tm";
     }
     if (PML_TM_WIRE_VERSION != blob->head.version) {
-        *why = "it runs another version of pml tm: install the same on all hosts";
-        return OMPI_ERR_UNREACH;
+        return "it runs another version of pml tm: install the same on all hosts";
     }
     if (mca_pml_tm.source_bits != blob->head.source_bits) {
-        *why = "it divides the tag differently: give all jobs that meet the same "
+        return "it divides the tag differently: give all jobs that meet the same "
                "pml_tm_tag_source_bits";
-        return OMPI_ERR_UNREACH;
     }
-    return OMPI_SUCCESS;
+    return NULL;
 }
 
 /* Open the peer in the fabric with its address from the modex. */
 static fab_peer_t *open_peer(const ompi_proc_t *proc, const modex_blob_t *blob, size_t len, int *rc,
                              const char **why)
 {
+    const char *fault = fault_of(blob, len);
     fab_peer_t *peer = NULL;
 
-    *rc = check_address(blob, len, why);
-    if (OMPI_SUCCESS == *rc) {
-        fab_lock(mca_pml_tm.fab);
-        *rc = fab_peer_open(mca_pml_tm.fab, FAB_USER_PML,
-                            mca_pml_tm_peer_name(&proc->super.proc_name), blob->fabric,
-                            len - sizeof(blob->head), &peer, why);
-        fab_unlock(mca_pml_tm.fab);
+    if (NULL != fault) {
+        *rc = OMPI_ERR_UNREACH;
+        *why = fault;
+        return NULL;
     }
+    fab_lock(mca_pml_tm.fab);
+    *rc = fab_peer_open(mca_pml_tm.fab, FAB_USER_PML, mca_pml_tm_peer_name(&proc->super.proc_name),
+                        blob->fabric, len - sizeof(blob->head), &peer, why);
+    fab_unlock(mca_pml_tm.fab);
     return OMPI_SUCCESS == *rc ? peer : NULL;
 }
 
