@@ -183,11 +183,11 @@ static bool poll_begun(void)
 static void refuse_unexpected(void)
 {
     mca_pml_tm.is_ending = true;
-    mca_pml_tm_msg_drop_early();
+    mca_pml_tm_msg_drop(&mca_pml_tm.early, true);
     for (uint32_t i = 0; i < mca_pml_tm.num_comms; ++i) {
         if (NULL != mca_pml_tm.comms[i]) {
             mca_pml_tm.comms[i]->fast &= ~PML_TM_FAST_RECV; /* it keeps them by itself */
-            mca_pml_tm_msg_drop_all(mca_pml_tm.comms[i], true);
+            mca_pml_tm_msg_drop(&mca_pml_tm.comms[i]->match, true);
         }
     }
 }

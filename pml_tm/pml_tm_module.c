@@ -49,7 +49,7 @@ static void set_handlers(fab_t *fab)
     fab_set_handler(fab, FAB_AM_EAGER, mca_pml_tm_msg_eager, NULL);
     fab_set_handler(fab, FAB_AM_RNDV, mca_pml_tm_msg_rndv, NULL);
     fab_set_handler(fab, FAB_AM_FIN, mca_pml_tm_rndv_fin, NULL);
-    fab_set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_ack, NULL);
+    fab_set_handler(fab, PML_TM_AM_ACK, mca_pml_tm_rndv_fin, NULL);
     fab_set_handler(fab, PML_TM_AM_CTS, mca_pml_tm_rndv_cts, NULL);
     fab_set_handler(fab, PML_TM_AM_DATA, mca_pml_tm_msg_data, NULL);
     fab_set_place(fab, PML_TM_AM_DATA, mca_pml_tm_rndv_place, NULL);
@@ -249,7 +249,7 @@ static int del_comm(ompi_communicator_t *comm)
         mca_pml_tm_end(); /* while messages find their receives */
     }
     fab_lock(mca_pml_tm.fab);
-    mca_pml_tm_msg_drop_all(tmc, true);
+    mca_pml_tm_msg_drop(&tmc->match, true);
     comm_leave(tmc);
     if (may_have_requests(comm)) {
         tmc->next = mca_pml_tm.left_comms;
@@ -270,7 +270,7 @@ void mca_pml_tm_comm_fini(void)
         tmc = mca_pml_tm.comms[i];
         if (NULL != tmc) {
             tmc->comm->c_pml_comm = NULL;
-            mca_pml_tm_msg_drop_all(tmc, false);
+            mca_pml_tm_msg_drop(&tmc->match, false);
             comm_leave(tmc);
             comm_free(tmc);
         }

@@ -173,23 +173,11 @@ mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged)
     return NULL != match ? mca_pml_tm_msg_of(match) : NULL;
 }
 
-static mca_pml_tm_msg_t *first_early(void)
-{
-    fab_match_msg_t *match = fab_match_first_msg(&mca_pml_tm.early);
-
-    if (NULL != match) {
-        fab_match_remove_msg(&mca_pml_tm.early, match);
-    }
-    return NULL != match ? mca_pml_tm_msg_of(match) : NULL;
-}
-
 void mca_pml_tm_msg_fini(void)
 {
     mca_pml_tm_msg_t *msg;
 
-    while (NULL != (msg = first_early())) {
-        free(msg);
-    }
+    mca_pml_tm_msg_drop(&mca_pml_tm.early, false);
     fab_match_fini(&mca_pml_tm.early);
     while (NULL != (msg = mca_pml_tm.msg_cache)) {
         mca_pml_tm.msg_cache = msg->next;
@@ -230,26 +218,17 @@ void mca_pml_tm_msg_withdraw(mca_pml_tm_msg_t *msg)
     mca_pml_tm_msg_release(msg);
 }
 
-void mca_pml_tm_msg_drop_all(mca_pml_tm_comm_t *tmc, bool is_told)
+void mca_pml_tm_msg_drop(fab_match_dom_t *dom, bool is_told)
 {
     fab_match_msg_t *msg;
 
-    while (NULL != (msg = fab_match_first_msg(&tmc->match))) {
-        fab_match_remove_msg(&tmc->match, msg);
+    while (NULL != (msg = fab_match_first_msg(dom))) {
+        fab_match_remove_msg(dom, msg);
         if (is_told) {
             mca_pml_tm_msg_withdraw(mca_pml_tm_msg_of(msg));
         } else {
             mca_pml_tm_msg_release(mca_pml_tm_msg_of(msg));
         }
-    }
-}
-
-void mca_pml_tm_msg_drop_early(void)
-{
-    mca_pml_tm_msg_t *msg;
-
-    while (NULL != (msg = first_early())) {
-        mca_pml_tm_msg_withdraw(msg);
     }
 }
 

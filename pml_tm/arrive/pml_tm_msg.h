@@ -76,11 +76,11 @@ mca_pml_tm_msg_t *mca_pml_tm_msg_next_early(uint32_t context, bool is_untagged);
 /* Drop a message that no receive will match, and tell its sender.  Lock held. */
 void mca_pml_tm_msg_withdraw(mca_pml_tm_msg_t *msg);
 
-/* Drop all messages of a communicator; is_told: and tell their senders.  Lock held. */
-void mca_pml_tm_msg_drop_all(mca_pml_tm_comm_t *tmc, bool is_told);
-
-/* Drop all early messages, and tell their senders.  Lock held. */
-void mca_pml_tm_msg_drop_early(void);
+/*
+ * Drop all messages of a domain, that of a communicator or of early ones; is_told: and tell their
+ * senders.  Lock held.
+ */
+void mca_pml_tm_msg_drop(fab_match_dom_t *dom, bool is_told);
 
 /* Free what is left when the component closes. */
 void mca_pml_tm_msg_fini(void);

@@ -160,15 +160,12 @@ static bool send_choose(mca_pml_tm_send_request_t *req)
 /* Count a request by its protocol; it is about to go out. */
 static void send_count(const mca_pml_tm_send_request_t *req, int by)
 {
-    size_t len = req->req_send.req_bytes_packed;
+    const size_t len = req->req_send.req_bytes_packed;
+    const mca_pml_tm_protocol_t protocol = req->is_rndv        ? PML_TM_SENT_RNDV
+                                           : 0 != req->core.id ? PML_TM_SENT_EAGER_SYNC
+                                                               : PML_TM_SENT_EAGER;
 
-    if (req->is_rndv) {
-        count_sent(req->core.peer, PML_TM_SENT_RNDV, len, by);
-    } else if (0 != req->core.id) {
-        count_sent(req->core.peer, PML_TM_SENT_EAGER_SYNC, len, by);
-    } else {
-        count_sent(req->core.peer, PML_TM_SENT_EAGER, len, by);
-    }
+    count_sent(req->core.peer, protocol, len, by);
 }
 
 /*

@@ -176,27 +176,17 @@ static mca_pml_tm_core_t *find_core(fab_peer_t *peer, uint32_t id, mca_pml_tm_ph
 
 void mca_pml_tm_rndv_fin(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
 {
-    mca_pml_tm_core_t *core;
+    mca_pml_tm_core_t *core = FAB_AM_FIN == hdr.id
+                                  ? find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN,
+                                              "FIN for an unknown send")
+                                  : find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK,
+                                              "ACK for an unknown synchronous send");
 
     (void) ctx;
     (void) data;
     (void) len;
-    core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_FIN, "FIN for an unknown send");
     if (NULL != core) {
         mca_pml_tm_send_answered((mca_pml_tm_send_request_t *) core->base, MPI_SUCCESS);
-    }
-}
-
-void mca_pml_tm_rndv_ack(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, size_t len)
-{
-    mca_pml_tm_core_t *core = find_core(peer, hdr.app_ctx, PML_TM_WAIT_ACK,
-                                        "ACK for an unknown synchronous send");
-
-    (void) ctx;
-    (void) data;
-    (void) len;
-    if (NULL != core) {
-        mca_pml_tm_send_finish((mca_pml_tm_send_request_t *) core->base, MPI_SUCCESS);
     }
 }
 

@@ -30,9 +30,8 @@ mca_pml_tm_send_request_t *mca_pml_tm_send_find_unanswered(fab_peer_t *peer, uin
 /* Announce the message. OPAL_ERR_RESOURCE_BUSY: no room now. Lock held. */
 int mca_pml_tm_send_rts(mca_pml_tm_send_request_t *req);
 
-/* Handlers: FAB_AM_FIN, PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
+/* Handlers: FAB_AM_FIN and PML_TM_AM_ACK, PML_TM_AM_CTS, PML_TM_AM_DATA, PML_TM_AM_NACK. */
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_fin);
-FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_ack);
 FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_rndv_cts);
 
 /* Where a fragment is to go; NULL: anywhere. */

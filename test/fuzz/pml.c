@@ -372,7 +372,7 @@ static void end_comms(void)
 {
     del_comm(0);
     del_comm(1);
-    mca_pml_tm_msg_drop_early();
+    mca_pml_tm_msg_drop(&mca_pml_tm.early, true);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
