@@ -11,7 +11,6 @@
 #include "match/match.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm/arrive/pml_tm_arrive.h"
 #include "pml_tm/arrive/pml_tm_flow.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/request/pml_tm_offload.h"

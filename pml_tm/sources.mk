@@ -6,7 +6,6 @@ pml_tm_sources = \
 	pml_tm/pml_tm_entry.h \
 	pml_tm/pml_tm_module.c \
 	pml_tm/arrive/pml_tm_arrive.c \
-	pml_tm/arrive/pml_tm_arrive.h \
 	pml_tm/arrive/pml_tm_flow.c \
 	pml_tm/arrive/pml_tm_flow.h \
 	pml_tm/arrive/pml_tm_msg.c \

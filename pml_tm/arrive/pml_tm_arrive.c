@@ -2,14 +2,13 @@
 /*
  * Messages from the wire: checked, matched, and handed to their receive or kept.
  */
-#include "pml_tm/arrive/pml_tm_arrive.h"
+#include "pml_tm/arrive/pml_tm_msg.h"
 
 #include "fabric/fab_copy.h"
 #include "fabric/fab_look.h"
 #include "match/match_inl.h"
 #include "shm/shm_inl.h"
 
-#include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/arrive/pml_tm_stream.h"
 #include "pml_tm/data/pml_tm_deliver.h"
 #include "pml_tm/data/pml_tm_rndv.h"

@@ -151,4 +151,16 @@ void mca_pml_tm_match_store(mca_pml_tm_comm_t *tmc, fab_peer_t *peer, fab_hdr_t 
 /* Add it to the unexpected messages. Lock held. */
 void mca_pml_tm_match_unexpected(mca_pml_tm_comm_t *tmc, mca_pml_tm_msg_t *msg);
 
+/* ---- pml_tm_arrive.c ---------------------------------------------------- */
+
+/* Handlers of FAB_AM_NO_TAG, PML_TM_AM_CONTEXT, FAB_AM_EAGER, FAB_AM_RNDV and PML_TM_AM_DATA. */
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_excid_untagged);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_excid_context);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_eager);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_rndv);
+FAB_FUNCTION(fab_am_fn_t, mca_pml_tm_msg_data);
+
+/* Move the early messages of a new communicator into its domain. Lock held. */
+void mca_pml_tm_msg_join(mca_pml_tm_comm_t *tmc);
+
 #endif /* PML_TM_MSG_H */

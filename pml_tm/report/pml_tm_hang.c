@@ -279,36 +279,30 @@ static bool is_advised(mca_pml_tm_text_t *text,
     return false;
 }
 
-/* Is every process of this one's circle in such a wait? */
-static bool is_circle_of(fab_look_wait_t what)
-{
-    int at = 0;
-
-    do {
-        if (mca_pml_tm_node(at)->state.waits[0].what != what) {
-            return false;
-        }
-        at = mca_pml_tm_node(at)->next;
-    } while (0 != at);
-    return true;
-}
-
 static void advise_circle(mca_pml_tm_text_t *text)
 {
+    bool is_match = true, is_recv = true; /* all wait for that */
+    int at = 0;
+
     if (is_advised(text, advise_near) || is_advised(text, advise_order)) {
         return;
     }
+    do {
+        is_match &= FAB_LOOK_MATCH == mca_pml_tm_node(at)->state.waits[0].what;
+        is_recv &= FAB_LOOK_RECV == mca_pml_tm_node(at)->state.waits[0].what;
+        at = mca_pml_tm_node(at)->next;
+    } while (0 != at);
     if (0 == mca_pml_tm_node(0)->next) {
         mca_pml_tm_text_line(text, "  No other rank can end this call: post the receive, or the "
                                    "non-blocking send, before it.");
-    } else if (is_circle_of(FAB_LOOK_MATCH)) {
+    } else if (is_match) {
         mca_pml_tm_text_line(text,
                              "  Each has the other's message and no receive for it. Messages above "
                              "%u bytes (pml_tm_eager_limit), and",
                              mca_pml_tm.whole_limit);
         mca_pml_tm_text_line(text, "  synchronous ones, wait for their receive, with every MPI: "
                                    "post the receives first, or use MPI_Sendrecv.");
-    } else if (is_circle_of(FAB_LOOK_RECV)) {
+    } else if (is_recv) {
         mca_pml_tm_text_line(text,
                              "  Each waits for a message before it sends one: let one of them "
                              "send first, or use MPI_Sendrecv.");

@@ -56,40 +56,36 @@ static void end_job(const mca_pml_tm_failure_t *failure)
     ompi_rte_abort(1, NULL);
 }
 
-static mca_pml_tm_failure_t *take_failures(void)
+/* Take all, tell Open MPI of them if it is to know, and free them. */
+static void end_failures(bool is_told)
 {
-    mca_pml_tm_failure_t *failures;
+    mca_pml_tm_failure_t *failure, *next;
 
     fab_lock(mca_pml_tm.fab);
-    failures = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
+    failure = atomic_load_explicit(&mca_pml_tm.failures, memory_order_relaxed);
     atomic_store_explicit(&mca_pml_tm.failures, NULL, memory_order_relaxed);
     fab_unlock(mca_pml_tm.fab);
-    return failures;
+    for (; NULL != failure; failure = next) {
+        next = failure->next;
+        if (is_told) {
+            mca_pml_tm_tell_failed(&failure->name);
+        }
+        failure_free(failure);
+    }
 }
 
 void mca_pml_tm_handle_failures_slow(void)
 {
-    mca_pml_tm_failure_t *failure, *next;
-
-    if (!mca_pml_tm_is_fault_tolerant()) {
+    if (mca_pml_tm_is_fault_tolerant()) {
+        end_failures(true);
+    } else {
         end_job(atomic_load_explicit(&mca_pml_tm.failures, memory_order_acquire));
-        return;
-    }
-    for (failure = take_failures(); NULL != failure; failure = next) {
-        next = failure->next;
-        mca_pml_tm_tell_failed(&failure->name);
-        failure_free(failure);
     }
 }
 
 void mca_pml_tm_failure_fini(void)
 {
-    mca_pml_tm_failure_t *failure, *next;
-
-    for (failure = take_failures(); NULL != failure; failure = next) {
-        next = failure->next;
-        failure_free(failure);
-    }
+    end_failures(false);
 }
 
 void mca_pml_tm_check_peer(fab_peer_t *peer)

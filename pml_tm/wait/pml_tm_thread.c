@@ -26,12 +26,6 @@ enum {
     SLEEP_MAX_US = 1000,
 };
 
-typedef enum look_result {
-    LOOK_EVENTS, /* something happened */
-    LOOK_EMPTY,
-    LOOK_NOT_NEEDED, /* the program has polled since, or holds the lock */
-} look_result_t;
-
 typedef struct looker {
     uint32_t passes;  /* fab_t.passes after this thread's last look */
     unsigned empties; /* empty polls in a row */
@@ -42,22 +36,22 @@ static pthread_t thread;
 static bool is_running; /* of the program's threads alone */
 static atomic_bool must_end;
 
-static look_result_t look(looker_t *looker)
+/* Events of a poll; -1: none was made, the program has polled since, or holds the lock. */
+static int look(looker_t *looker)
 {
     fab_t *fab = mca_pml_tm.fab;
-    look_result_t result = LOOK_NOT_NEEDED;
+    int events = -1;
 
     if (!fab_trylock(fab)) {
-        return LOOK_NOT_NEEDED;
+        return -1;
     }
     if (looker->passes == fab->passes) {
-        unsigned events = (unsigned) mca_pml_tm_progress_locked();
-        mca_pml_tm.counters.thread_events += events;
-        result = events > 0 ? LOOK_EVENTS : LOOK_EMPTY;
+        events = mca_pml_tm_progress_locked();
+        mca_pml_tm.counters.thread_events += (unsigned) events;
     }
     looker->passes = fab->passes;
     fab_unlock(fab);
-    return result;
+    return events;
 }
 
 static void sleep_us(unsigned us)
@@ -96,17 +90,15 @@ static void *run(void *arg)
 
     /* relaxed: it orders nothing else */
     while (!atomic_load_explicit(&must_end, memory_order_relaxed)) {
-        switch (look(&looker)) {
-        case LOOK_EVENTS:
+        const int events = look(&looker);
+
+        if (events > 0) {
             looker.empties = 0;
             looker.was_woken = false;
-            break;
-        case LOOK_EMPTY:
+        } else if (0 == events) {
             rest(&looker);
-            break;
-        case LOOK_NOT_NEEDED:
+        } else {
             sleep_us(SLEEP_MAX_US);
-            break;
         }
     }
     return arg;

@@ -17,7 +17,6 @@
 
 #include "fuzz_tcp.h"
 #include "ompi/mca/pml/base/base.h"
-#include "pml_tm/arrive/pml_tm_arrive.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
 #include "pml_tm/calls/pml_tm_calls.h"
 #include "pml_tm/data/pml_tm_deliver.h"
