@@ -136,7 +136,6 @@ common_ofi_sources = \
 	common/ofi/ofi_expose.c \
 	common/ofi/ofi_fail.c \
 	common/ofi/ofi_hooks.c \
-	common/ofi/ofi_known.c \
 	common/ofi/ofi_object.c \
 	common/ofi/ofi_peer.c \
 	common/ofi/ofi_pool.c \

@@ -16,33 +16,6 @@
 #include "ofi/ofi_types.h"
 #include "session/session.h"
 
-/* ---- ofi_known.c: processes without an endpoint ---- */
-
-extern const fab_ops_t fab_ofi_known_ops;
-
-/*
- * What a process of this address gets for fab_peer_t.ep, with the operations for it: peer->ep and
- * peer->ops.  False: no memory.
- */
-bool fab_ofi_know(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr);
-
-/* Can libfabric be given its name?  Text must end. */
-bool fab_ofi_is_name(const fab_ofi_addr_t *addr);
-
-/* Is the peer's ep a fab_ofi_known_t? */
-bool fab_ofi_is_known(const fab_peer_t *peer);
-
-/* Of a known process: where the fabric keeps what it needs (fab_provider_t.spare). */
-void **fab_ofi_known_spare(const fab_peer_t *peer);
-
-/* Release it; ep is NULL then. */
-void fab_ofi_forget(fab_peer_t *peer);
-/* The same for all when the fabric closes: their ep is not used any more. */
-void fab_ofi_forget_all(fab_ofi_domain_t *dom);
-
-/* The peer's endpoint, made if there is none yet.  NULL: no memory. */
-fab_ofi_ep_t *fab_ofi_ep_of(fab_peer_t *peer);
-
 /* ---- ofi_fail.c: paths that break ---- */
 
 /*
@@ -239,6 +212,9 @@ enum { FAB_OFI_TICK_US = 250000 }; /* between calls of fab_ofi_alive_tick() */
 void fab_ofi_alive_tick(fab_ofi_domain_t *dom);
 
 /* ---- ofi_peer.c: how endpoints come and go, and what the fabric calls for one peer ---- */
+
+/* Can libfabric be given its name?  Text must end. */
+bool fab_ofi_is_name(const fab_ofi_addr_t *addr);
 
 extern const fab_ops_t fab_ofi_ops;
 

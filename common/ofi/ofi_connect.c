@@ -368,7 +368,7 @@ static fab_ofi_ep_t *asker(fab_ofi_domain_t *dom, const fab_ofi_frame_t *frame, 
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, frame->name, &frame->addr,
                                           sizeof(frame->addr), is_later);
-    fab_ofi_ep_t *ep = NULL != peer ? fab_ofi_ep_of(peer) : NULL;
+    fab_ofi_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
     return NULL != ep && 0 == memcmp(&ep->addr, &frame->addr, sizeof(ep->addr)) ? ep : NULL;
 }
@@ -436,7 +436,7 @@ static fab_ofi_ep_t *ep_named(const fab_ofi_domain_t *dom, uint64_t name)
     const fab_peer_t *peer = fab_peer_find(dom->fab, name);
 
     return NULL != peer && FAB_PEER_FAILED != peer->state && NULL != peer->ep &&
-                   dom->provider == fab_peer_provider(peer) && !fab_ofi_is_known(peer)
+                   dom->provider == fab_peer_provider(peer)
                ? peer->ep
                : NULL;
 }

@@ -120,8 +120,7 @@ struct fab_ofi_domain {
     uint64_t next_tick;          /* us */
     uint32_t period;             /* of FAB_OFI_PERIOD_US, while this process polls */
     uint64_t next_period;        /* us */
-    fab_ofi_known_list_t known;  /* peers that have no endpoint */
-    fab_ofi_ep_list_t eps;       /* of the others */
+    fab_ofi_ep_list_t eps;       /* of all peers */
     fab_ofi_ep_list_t lingering; /* without a peer, with something left to send */
     fab_ofi_addr_t addr;         /* of this process */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- *      attach ──> known ──first send, or KNOCK──> endpoint, with a session (session.h)
+ *      attach ──> endpoint, with a session (session.h)
  *      detach, drop ──> the session ends ──> gone
  *
  * What is left to send when an endpoint is done with its peer is sent all the same: it lingers
@@ -83,6 +83,30 @@ const fab_ops_t fab_ofi_ops = {
 
 /* ---- attach -------------------------------------------------------------- */
 
+bool fab_ofi_is_name(const fab_ofi_addr_t *addr)
+{
+    return FI_ADDR_STR != addr->addr_format || 0 == addr->name[sizeof(addr->name) - 1];
+}
+
+static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr)
+{
+    fab_ofi_ep_t *ep = malloc(sizeof(*ep));
+
+    if (NULL != ep) {
+        *ep = (fab_ofi_ep_t){.peer = peer,
+                             .dom = dom,
+                             .to = FI_ADDR_NOTAVAIL,
+                             .index = FAB_OFI_NO_INDEX,
+                             .addr = *addr,
+                             .is_local = addr->host == dom->addr.host && addr->pid > 0};
+        fab_ses_init(&ep->ses, &dom->ses, peer);
+        TAILQ_INIT(&ep->ops);
+        TAILQ_INIT(&ep->posted);
+        LIST_INSERT_HEAD(&dom->eps, ep, link);
+    }
+    return ep;
+}
+
 /* NULL, or why it cannot be reached. */
 static const char *addr_flaw(const fab_ofi_domain_t *dom, const fab_ofi_addr_t *addr)
 {
@@ -121,7 +145,8 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (NULL != *why) {
         return OPAL_ERR_UNREACH;
     }
-    if (!fab_ofi_know(dom, peer, &addr)) {
+    peer->ep = ep_new(dom, peer, &addr);
+    if (NULL == peer->ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -176,9 +201,6 @@ void **fab_ofi_spare(const fab_peer_t *peer)
 {
     fab_ofi_ep_t *ep = peer->ep;
 
-    if (fab_ofi_is_known(peer)) {
-        return fab_ofi_known_spare(peer);
-    }
     return ep->ses.is_used ? NULL : &ep->spare;
 }
 
@@ -186,23 +208,15 @@ fab_moves_t fab_ofi_asked_by_later(fab_peer_t *peer)
 {
     fab_ofi_ep_t *ep = peer->ep;
 
-    if (fab_ofi_is_known(peer)) {
-        return FAB_MOVES;
-    }
     ep->dom->has_clocks = true;
     return fab_ses_asked_by_later(&ep->ses);
 }
 
 void fab_ofi_ask_owed(fab_peer_t *peer)
 {
-    fab_ofi_ep_t *ep = fab_ofi_ep_of(peer);
+    fab_ofi_ep_t *ep = peer->ep;
 
-    if (NULL != ep) {
-        fab_ses_ask_owed(&ep->ses);
-    } else {
-        fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
-                      "There is not enough memory here for a session with it.");
-    }
+    fab_ses_ask_owed(&ep->ses);
 }
 
 void fab_ofi_detach(fab_domain_t *domain, fab_peer_t *peer)
@@ -210,10 +224,6 @@ void fab_ofi_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_ofi_ep_t *ep = peer->ep;
 
     (void) domain;
-    if (fab_ofi_is_known(peer)) {
-        fab_ofi_forget(peer);
-        return;
-    }
     fab_ofi_rma_drop(ep);
     if (fab_ses_close(&ep->ses)) {
         fab_ofi_ep_release(ep);
@@ -225,10 +235,6 @@ bool fab_ofi_drop(fab_domain_t *domain, fab_peer_t *peer)
     fab_ofi_ep_t *ep = peer->ep;
 
     (void) domain;
-    if (fab_ofi_is_known(peer)) {
-        fab_ofi_forget(peer);
-        return true;
-    }
     ep->is_dropping = true;
     if (ep->num_xfers > 0) {
         return false; /* libfabric still has the user's memory */

@@ -345,7 +345,6 @@ static void ofi_close(fab_domain_t *domain)
         STAILQ_REMOVE_HEAD(&dom->again, link);
         free(via);
     }
-    fab_ofi_forget_all(dom);
     while (!LIST_EMPTY(&dom->lingering)) {
         fab_ofi_ep_free(LIST_FIRST(&dom->lingering));
     }

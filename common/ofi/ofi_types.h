@@ -4,9 +4,8 @@
  *
  * Ownership. The domain (ofi_domain.h) is one endpoint (FI_EP_RDM) of one domain of libfabric's,
  * with one completion queue and one address vector.  It owns all endpoints of ours (ofi_ep.h), one
- * for each peer record (fab_peer_t.ep) that was sent to or has asked, and the table of sessions; of
- * other peers there is only the address (ofi_known.c).  The session (session.h) belongs to the
- * endpoint.
+ * for each peer record (fab_peer_t.ep), and the table of sessions.  The session (session.h) belongs
+ * to the endpoint.
  *
  *      fab_peer_t ── ep ─┬── session, with its index in the table
  *                        ├── to send: messages that found no room, in order
@@ -29,7 +28,6 @@
 
 typedef struct fab_ofi_domain fab_ofi_domain_t;
 typedef struct fab_ofi_ep fab_ofi_ep_t;
-typedef struct fab_ofi_known fab_ofi_known_t;
 typedef struct fab_ofi_via fab_ofi_via_t;
 typedef struct fab_ofi_op fab_ofi_op_t;
 typedef struct fab_ofi_xfer fab_ofi_xfer_t;
@@ -38,7 +36,6 @@ typedef struct fab_ofi_exposed fab_ofi_exposed_t;
 typedef TAILQ_HEAD(fab_ofi_ep_queue, fab_ofi_ep) fab_ofi_ep_queue_t;
 typedef STAILQ_HEAD(fab_ofi_via_queue, fab_ofi_via) fab_ofi_via_queue_t;
 typedef LIST_HEAD(fab_ofi_ep_list, fab_ofi_ep) fab_ofi_ep_list_t;
-typedef LIST_HEAD(fab_ofi_known_list, fab_ofi_known) fab_ofi_known_list_t;
 typedef TAILQ_HEAD(fab_ofi_op_queue, fab_ofi_op) fab_ofi_op_queue_t;
 typedef LIST_HEAD(fab_ofi_xfer_list, fab_ofi_xfer) fab_ofi_xfer_list_t;
 typedef LIST_HEAD(fab_ofi_exposed_list, fab_ofi_exposed) fab_ofi_exposed_list_t;

@@ -204,7 +204,7 @@ void fab_tcp_links_close(fab_tcp_ep_t *ep);
 /* Free closed links: no event of epoll refers to them any more. */
 void fab_tcp_links_reap(fab_tcp_domain_t *dom);
 
-/* ---- tcp_ep.c: endpoints, and the processes that have none yet ---- */
+/* ---- tcp_ep.c: endpoints ---- */
 
 /* NULL: no memory. */
 fab_tcp_ep_t *fab_tcp_ep_new(fab_tcp_domain_t *dom, fab_peer_t *peer, const fab_tcp_addr_t *addr);
@@ -216,24 +216,6 @@ void fab_tcp_ep_free(fab_tcp_ep_t *ep);
 
 /* This process closed the peer, and the connection has ended: free both. */
 void fab_tcp_ep_finish(fab_tcp_ep_t *ep);
-
-extern const fab_ops_t fab_tcp_known_ops;
-
-/*
- * For fab_peer_t.ep of a process with this address.  NULL: no memory, or the address has several
- * ports.
- */
-fab_tcp_known_t *fab_tcp_know(fab_tcp_domain_t *dom, const fab_tcp_addr_t *addr);
-
-/* Is the peer's ep a fab_tcp_known_t? */
-bool fab_tcp_is_known(const fab_peer_t *peer);
-
-/* Release it; ep is NULL then. */
-void fab_tcp_forget(fab_peer_t *peer);
-void fab_tcp_forget_all(fab_tcp_domain_t *dom);
-
-/* The peer's endpoint, made if there is none yet.  NULL: no memory. */
-fab_tcp_ep_t *fab_tcp_ep_of(fab_peer_t *peer);
 
 /* ---- tcp_connect.c: its sessions, and what an end leads to ---- */
 

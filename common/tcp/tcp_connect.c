@@ -180,7 +180,7 @@ static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
 {
     fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
                                           &hello->addr, sizeof(hello->addr), is_later);
-    fab_tcp_ep_t *ep = NULL != peer ? fab_tcp_ep_of(peer) : NULL;
+    fab_tcp_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
     return NULL != ep && 0 == memcmp(&ep->addr, &hello->addr, sizeof(ep->addr)) ? ep : NULL;
 }

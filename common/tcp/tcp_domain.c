@@ -127,7 +127,6 @@ static void domain_free(fab_tcp_domain_t *dom)
     }
     fab_tcp_bufs_fini(dom);
     fab_tcp_links_reap(dom);
-    fab_tcp_forget_all(dom);
     free(dom);
 }
 

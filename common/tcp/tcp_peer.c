@@ -2,7 +2,7 @@
 /*
  * What the tcp provider does for one peer: send, attach, detach, drop.
  *
- *      attach ──> known ──first send, or HELLO──> endpoint, with a session (session.h)
+ *      attach ──> endpoint, with a session (session.h)
  *      detach, drop ──> the session ends ──> gone
  */
 #include "tcp/tcp.h"
@@ -148,12 +148,7 @@ int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
-    peer->ops = &fab_tcp_known_ops;
-    peer->ep = fab_tcp_know(dom, &addr);
-    if (NULL == peer->ep) {
-        peer->ops = &fab_tcp_ops;
-        peer->ep = fab_tcp_ep_new(dom, peer, &addr);
-    }
+    peer->ep = fab_tcp_ep_new(dom, peer, &addr);
     if (NULL == peer->ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;
@@ -165,14 +160,9 @@ int fab_tcp_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 
 void fab_tcp_ask_owed(fab_peer_t *peer)
 {
-    fab_tcp_ep_t *ep = fab_tcp_ep_of(peer);
+    fab_tcp_ep_t *ep = peer->ep;
 
-    if (NULL != ep) {
-        fab_ses_ask_owed(&ep->ses);
-    } else {
-        fab_peer_fail(peer, OPAL_ERR_OUT_OF_RESOURCE,
-                      "There is not enough memory here for a connection to it.");
-    }
+    fab_ses_ask_owed(&ep->ses);
 }
 
 void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
@@ -180,9 +170,7 @@ void fab_tcp_detach(fab_domain_t *domain, fab_peer_t *peer)
     fab_tcp_ep_t *ep = peer->ep;
 
     (void) domain;
-    if (fab_tcp_is_known(peer)) {
-        fab_tcp_forget(peer);
-    } else if (fab_ses_close(&ep->ses)) {
+    if (fab_ses_close(&ep->ses)) {
         peer->ep = NULL;
         fab_tcp_ep_free(ep);
     }
@@ -192,10 +180,6 @@ bool fab_tcp_drop(fab_domain_t *domain, fab_peer_t *peer)
 {
     fab_tcp_ep_t *ep = peer->ep;
 
-    if (fab_tcp_is_known(peer)) {
-        fab_tcp_forget(peer);
-        return true;
-    }
     fab_ses_drop(&ep->ses);
     peer->ep = NULL;
     fab_tcp_ep_free(ep);

@@ -39,9 +39,8 @@ enum {
     FAB_TCP_FOR_READING = 1,
     FAB_TCP_FOR_WRITING = 2, /* of a send from memory: its header, its padding */
     FAB_TCP_RESERVE = FAB_TCP_FOR_READING + FAB_TCP_FOR_WRITING,
-    FAB_TCP_HOSTS = 1024, /* buckets for known hosts, a power of two */
-    FAB_TCP_EVENTS = 64,  /* of one epoll_wait() */
-    FAB_TCP_READS = 4,    /* reads in a row from one connection */
+    FAB_TCP_EVENTS = 64, /* of one epoll_wait() */
+    FAB_TCP_READS = 4,   /* reads in a row from one connection */
     /*
      * bytes: the longest read, and what may be read from all connections, or from the hot one,
      * before another read begins: the lock is held meanwhile
@@ -72,9 +71,6 @@ typedef struct fab_tcp_domain fab_tcp_domain_t;
 typedef struct fab_tcp_ep fab_tcp_ep_t;
 typedef struct fab_tcp_links fab_tcp_links_t;
 typedef struct fab_tcp_buf fab_tcp_buf_t;
-typedef struct fab_tcp_host fab_tcp_host_t;   /* tcp_ep.c */
-typedef struct fab_tcp_known fab_tcp_known_t; /* tcp_ep.c */
-typedef struct fab_tcp_slab fab_tcp_slab_t;   /* tcp_ep.c */
 
 /* Bytes that wait to be written: those from start to end. */
 typedef struct fab_tcp_node fab_tcp_node_t;
@@ -155,9 +151,9 @@ struct fab_tcp_links {
     uint32_t waits; /* bit n: the part that comes by link n is not complete; 0: the connection */
 };
 
-/* The endpoint of a peer that was sent to, or that connected; or a link. */
+/* The endpoint of a peer, or a link. */
 struct fab_tcp_ep {
-    fab_peer_t *peer; /* first */
+    fab_peer_t *peer;
     fab_tcp_domain_t *dom;
 
     /* the connection */
@@ -241,11 +237,6 @@ struct fab_tcp_domain {
     uint32_t num_parts;           /* connections that have a buffer in which they read */
     LIST_HEAD(, fab_tcp_ep) eps;  /* all */
     LIST_HEAD(, fab_tcp_ep) dead; /* links that were closed: an event may still name them */
-
-    /* processes that are known only (tcp_ep.c) */
-    fab_tcp_slab_t *slabs;
-    fab_tcp_known_t *free_known;
-    fab_tcp_host_t *hosts[FAB_TCP_HOSTS];
 };
 
 /* Something was sent, or is expected: poll often. */

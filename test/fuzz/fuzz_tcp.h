@@ -37,7 +37,7 @@ static inline fab_peer_t *fuzz_tcp_peer(fab_t *fab, fab_user_t user, int *fd)
         0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) {
         fuzz_fail(why);
     }
-    fab_tcp_ep_t *ep = fab_tcp_ep_of(peer);
+    fab_tcp_ep_t *ep = peer->ep;
     fab_tcp_stream_open(ep, ends[0], NULL, 0);
     ep->ses.state = FAB_SES_UP;
     ep->ses.window = ep->ses.peer_window = FAB_TCP_WINDOW;

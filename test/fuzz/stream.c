@@ -78,7 +78,7 @@ static const uint8_t long_payload[PLACE_LEN];
 /* The other end of a new link. */
 static int open_link(fab_peer_t *peer)
 {
-    fab_tcp_ep_t *link = fab_tcp_link_accept(fab_tcp_ep_of(peer), 1);
+    fab_tcp_ep_t *link = fab_tcp_link_accept(peer->ep, 1);
     int ends[2];
 
     if (NULL == link || 0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends)) {

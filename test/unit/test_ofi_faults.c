@@ -25,7 +25,7 @@ enum {
 
 static fab_ofi_ep_t *ep_of(fab_peer_t *peer)
 {
-    return fab_ofi_ep_of(peer);
+    return peer->ep;
 }
 
 static void meet(world_t *world)
@@ -443,7 +443,7 @@ static void texts(world_t *world)
     memset(addr.name, 0, sizeof(addr.name));
     memcpy(addr.name, "fi_shm://4000000:0:0", 20);
     CHECK(OPAL_SUCCESS == fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
-    fab_ofi_forget(&other);
+    fab_ofi_ep_release(other.ep);
     memset(addr.name, 'x', sizeof(addr.name));
     CHECK(OPAL_SUCCESS != fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
     CHECK(NULL != why && NULL != strstr(why, "damaged"));

@@ -53,7 +53,7 @@ static void sleep_body(world_t *world)
     post(world, peer);
     WORLD_UNTIL(1 == world->got);
     world_barrier(world);
-    CHECK(fab_ofi_ep_of(peer)->dom->wake_fd >= 0);
+    CHECK(((const fab_ofi_ep_t *) peer->ep)->dom->wake_fd >= 0);
     for (uint64_t n = 0; n < SLEEPS; n++) {
         if (0 == world->rank) {
             poll_in_vain(world);
@@ -99,7 +99,7 @@ static void awake_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
 
-    CHECK(fab_ofi_ep_of(peer)->dom->wake_fd < 0);
+    CHECK(((const fab_ofi_ep_t *) peer->ep)->dom->wake_fd < 0);
     CHECK(!fab_sleep(world->fab, 1));
     world_barrier(world);
 }
@@ -161,7 +161,7 @@ static void window_body(world_t *world)
 
     post(world, peer);
     WORLD_UNTIL(1 == world->got);
-    ep = fab_ofi_ep_of(peer);
+    ep = peer->ep;
     bytes = ep->dom->ses.window * ep->dom->recv.min_free;
     CHECK(ep->dom->ses.window == ep->ses.peer_window);
     CHECK(2 != world_num_procs || fab_limits.ofi_window == ep->dom->ses.window);

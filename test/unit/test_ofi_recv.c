@@ -83,7 +83,7 @@ static void send_all(world_t *world, fab_peer_t *peer, size_t all)
 static void again_body(world_t *world)
 {
     fab_peer_t *peer = world_peer(world, 1 - world->rank);
-    const fab_ofi_domain_t *dom = fab_ofi_ep_of(peer)->dom;
+    const fab_ofi_domain_t *dom = ((const fab_ofi_ep_t *) peer->ep)->dom;
 
     fab_set_handler(world->fab, AM_DATA, arrived, NULL);
     world_barrier(world);
@@ -147,7 +147,9 @@ static void test_early(void **state)
 /* Or by an entry of its own, and is one that fills no buffer after that. */
 static void final_body(world_t *world)
 {
-    fab_ofi_ep_of(world_peer(world, 1 - world->rank))->dom->recv.is_final = true;
+    const fab_ofi_ep_t *ep = world_peer(world, 1 - world->rank)->ep;
+
+    ep->dom->recv.is_final = true;
     at_once(world);
 }
 
@@ -277,7 +279,8 @@ static void stopped_body(world_t *world)
     stop_one(world, 2); /* in the other buffer: then there must be a third */
     flow(world, 4 * PART);
     if (0 == world->rank) {
-        const fab_ofi_rbufs_t *recv = &fab_ofi_ep_of(world_peer(world, 1))->dom->recv;
+        const fab_ofi_ep_t *ep = world_peer(world, 1)->ep;
+        const fab_ofi_rbufs_t *recv = &ep->dom->recv;
         CHECK(0 == longer && 1 == recv->num_more && 2 == recv->num_idle);
         ofidev_stop(0);
         WORLD_UNTIL(2 == longer && 0 == recv->num_idle);

@@ -25,7 +25,7 @@ static inline fab_tcp_domain_t *tcp_domain(world_t *world)
 
 static inline fab_tcp_ep_t *ep_of(fab_peer_t *peer)
 {
-    return fab_tcp_ep_of(peer);
+    return peer->ep;
 }
 
 /* A peer of that name, with a connection whose other end is *fd. */
