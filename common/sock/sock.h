@@ -36,6 +36,7 @@
 enum {
     FAB_SOCK_STRANGERS = 128,
     FAB_SOCK_STRANGER_US = 3000000, /* a process of the job that is in MPI answers at once */
+    FAB_SOCK_CHECKS = 8,            /* probes of a silent host in timeout_s */
 };
 
 typedef struct fab_sock_set fab_sock_set_t;
@@ -58,8 +59,6 @@ typedef struct fab_sock_user {
      * sent again by another connection, if this one breaks before the answer.  NULL: nothing to do.
      */
     void (*on_proven)(fab_sock_t *sock, void *frame);
-    /* Is anything known that says that the peer's host lives?  NULL: no. */
-    bool (*is_alive)(const fab_sock_t *sock);
     /* A frame came.  May release the socket. */
     void (*on_frame)(fab_sock_t *sock, const void *frame);
     /*
@@ -94,6 +93,7 @@ struct fab_sock {
     bool is_deferred;    /* its frame is to be handed over again */
     bool is_silent;      /* a stranger that has said nothing for FAB_SOCK_STRANGER_US */
     bool has_complained; /* that it waits for a host that lives */
+    uint32_t watched;    /* what epoll tells of it; 0: nothing */
     uint8_t num_drops;   /* closed before the first answer came */
     uint8_t num_ips;
     uint8_t
@@ -169,22 +169,18 @@ FAB_EXPORT void fab_sock_release(fab_sock_t *sock);
  */
 int fab_sock_take(fab_sock_t *sock, void *left, size_t *left_len);
 
-/* Does the other side still wait for an answer? */
-FAB_EXPORT bool fab_sock_is_open(const fab_sock_t *sock);
-
-/* Deliver the latest frame again, in the next poll. */
-FAB_EXPORT void fab_sock_defer(fab_sock_t *sock);
-
 /*
  * The socket as what the HELLO of a session came by: the via of fab_ses_ops_t (session.h).  For
  * providers whose frames begin with fab_ses_msg_t.
  */
 FAB_EXPORT const fab_ses_msg_t *fab_sock_via_hello(const void *via);
+/* Does the other side still wait for an answer? */
 FAB_EXPORT bool fab_sock_via_is_open(const void *via);
 FAB_EXPORT void fab_sock_via_free(void *via);
+/* Deliver it again, in the next poll. */
 FAB_EXPORT void fab_sock_via_again(void *via);
 
-/* The answer is invalid: the socket counts as broken. */
-FAB_EXPORT void fab_sock_reject(fab_sock_t *sock);
+/* The socket counts as broken, as its answer is invalid: on_broken(). */
+FAB_EXPORT void fab_sock_broken(fab_sock_t *sock);
 
 #endif /* FAB_SOCK_H */

@@ -61,7 +61,7 @@ static int attempt_connect(fab_sock_t *attempt)
         return errno;
     }
     if (!is_probe) {
-        fab_sock_set_options(attempt->fd);
+        fab_sock_set_options(attempt->fd, attempt->set->user.timeout_s);
     }
     if (0 != connect(attempt->fd, (struct sockaddr *) &to, len) && EINPROGRESS != errno) {
         return errno;
@@ -230,7 +230,6 @@ void fab_sock_winner_lost(fab_sock_t *sock, bool may_try_again)
 
 void fab_sock_look_after_race(fab_sock_t *sock, uint64_t now)
 {
-    const fab_sock_user_t *user = &sock->set->user;
     int late;
 
     while ((late = fab_sock_race_late(&sock->race, now)) >= 0) {
@@ -239,8 +238,6 @@ void fab_sock_look_after_race(fab_sock_t *sock, uint64_t now)
     }
     if (fab_sock_race_go_on(&sock->race, now, jitter_of(sock, now))) {
         sock_race_on(sock, now);
-    } else if (ETIMEDOUT == sock->error && NULL != user->is_alive && user->is_alive(sock)) {
-        host_lives(sock, now);
     } else if (NULL == sock->probe || now > sock->probe->deadline) {
         fab_sock_broken(sock);
     }

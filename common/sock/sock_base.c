@@ -13,9 +13,8 @@
 #include "fabric/fab_clock.h"
 
 enum {
-    /* until a host that went down is noticed: this, and three probes of 10 s */
-    FAB_SOCK_KEEPALIVE_S = 30,
-};
+    FAB_SOCK_NOTSENT = 131072
+}; /* bytes that the kernel keeps unsent: what follows waits less */
 
 fab_sock_t *fab_sock_new(fab_sock_set_t *set)
 {
@@ -36,6 +35,7 @@ void fab_sock_close(fab_sock_t *sock)
     if (sock->fd >= 0) {
         close(sock->fd); /* and out of the epoll set */
         sock->fd = -1;
+        sock->watched = 0;
     }
 }
 
@@ -81,6 +81,10 @@ int fab_sock_watch(fab_sock_t *sock, int op)
     bool wants_out = FAB_SOCK_CONNECTING == sock->state || sock->out_done < sock->out_len;
     struct epoll_event event = {.events = EPOLLIN | (wants_out ? EPOLLOUT : 0), .data.ptr = sock};
 
+    if (event.events == sock->watched) {
+        return 0;
+    }
+    sock->watched = event.events;
     return 0 == epoll_ctl(sock->set->epoll, op, sock->fd, &event) ? 0 : errno;
 }
 
@@ -102,13 +106,15 @@ bool fab_sock_raise_max_files(void)
     return 0 == setrlimit(RLIMIT_NOFILE, &files);
 }
 
-void fab_sock_set_options(int fd)
+void fab_sock_set_options(int fd, uint32_t timeout_s)
 {
-    int one = 1, idle = FAB_SOCK_KEEPALIVE_S, interval = 10, probes = 3;
+    int one = 1, period = (int) (timeout_s + FAB_SOCK_CHECKS - 1) / FAB_SOCK_CHECKS;
+    int probes = ((int) timeout_s + period - 1) / period, unsent = FAB_SOCK_NOTSENT;
 
     (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     (void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &period, sizeof(period));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &period, sizeof(period));
     (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }

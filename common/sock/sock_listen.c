@@ -16,7 +16,7 @@ static fab_sock_ip_t any_ip(bool is_v6)
 }
 
 /* An address may be new, and not yet confirmed to be this host's alone: IP_FREEBIND. -1: errno. */
-static int open_one(const fab_sock_ip_t *ip)
+static int open_one(const fab_sock_ip_t *ip, uint32_t timeout_s)
 {
     struct sockaddr_storage at;
     socklen_t len = fab_sock_ip_sockaddr(ip, &at);
@@ -27,6 +27,7 @@ static int open_one(const fab_sock_ip_t *ip)
     if (fd < 0) {
         return -1;
     }
+    fab_sock_set_options(fd, timeout_s);
     (void) setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof(one));
     if (AF_INET6 == at.ss_family) {
         (void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
@@ -56,13 +57,14 @@ static uint16_t port_of(int fd)
 }
 
 /* At all these addresses, on this port; 0: on one that the kernel chooses. 0, or errno. */
-static int open_all(const fab_sock_ip_t *ips, int num, uint16_t port, fab_sock_listeners_t *out)
+static int open_all(const fab_sock_ip_t *ips, int num, uint16_t port, uint32_t timeout_s,
+                    fab_sock_listeners_t *out)
 {
     out->num = 0;
     for (int i = 0; i < num; i++) {
         fab_sock_ip_t ip = ips[i];
         ip.port = port;
-        int fd = open_one(&ip);
+        int fd = open_one(&ip, timeout_s);
         if (fd < 0) {
             int error = errno;
             fab_sock_listen_close(out);
@@ -76,30 +78,30 @@ static int open_all(const fab_sock_ip_t *ips, int num, uint16_t port, fab_sock_l
 }
 
 /* At all these addresses. 0, or errno. */
-static int open_ips(const fab_sock_place_t *place, const fab_sock_ip_t *ips, int num,
+static int open_ips(const fab_sock_user_t *user, const fab_sock_ip_t *ips, int num,
                     fab_sock_listeners_t *out)
 {
-    unsigned count = 0 == place->port_min ? FAB_SOCK_PORT_TRIES
-                                          : (unsigned) place->port_max - place->port_min + 1u;
+    unsigned count = 0 == user->port_min ? FAB_SOCK_PORT_TRIES
+                                         : (unsigned) user->port_max - user->port_min + 1u;
     int error = EADDRINUSE;
 
     for (unsigned i = 0; i < count && EADDRINUSE == error; i++) {
-        unsigned port = 0 == place->port_min ? 0 : place->port_min + (place->first + i) % count;
-        error = open_all(ips, num, (uint16_t) port, out);
+        unsigned port = user->port_min + (user->fab->config.local_rank + i) % count;
+        error = open_all(ips, num, 0 == user->port_min ? 0 : (uint16_t) port, user->timeout_s, out);
     }
     return error;
 }
 
-int fab_sock_listen(const fab_sock_place_t *place, fab_sock_listeners_t *out)
+int fab_sock_listen(const fab_sock_user_t *user, fab_sock_listeners_t *out)
 {
     const fab_sock_ip_t any[2] = {any_ip(true), any_ip(false)};
     int error;
 
-    if (place->num_ips > 0) {
-        return open_ips(place, place->ips, place->num_ips, out);
+    if (user->num_ips > 0) {
+        return open_ips(user, user->ips, user->num_ips, out);
     }
-    error = open_ips(place, &any[0], 1, out);
-    return 0 == error ? 0 : open_ips(place, &any[1], 1, out); /* there is no IPv6 */
+    error = open_ips(user, &any[0], 1, out);
+    return 0 == error ? 0 : open_ips(user, &any[1], 1, out); /* there is no IPv6 */
 }
 
 void fab_sock_listen_close(fab_sock_listeners_t *listeners)

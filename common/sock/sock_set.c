@@ -262,27 +262,18 @@ static void sock_read(fab_sock_t *sock)
 
 /* ---- for the provider --------------------------------------------------- */
 
-bool fab_sock_is_open(const fab_sock_t *sock)
+bool fab_sock_via_is_open(const void *via)
 {
+    const fab_sock_t *sock = via;
     char next;
     ssize_t n = recv(sock->fd, &next, sizeof(next), MSG_PEEK | MSG_DONTWAIT);
 
     return n > 0 || (n < 0 && (EAGAIN == errno || EINTR == errno));
 }
 
-void fab_sock_defer(fab_sock_t *sock)
-{
-    sock->is_deferred = true;
-}
-
 const fab_ses_msg_t *fab_sock_via_hello(const void *via)
 {
     return (const fab_ses_msg_t *) (const void *) ((const fab_sock_t *) via)->frame;
-}
-
-bool fab_sock_via_is_open(const void *via)
-{
-    return fab_sock_is_open(via);
 }
 
 void fab_sock_via_free(void *via)
@@ -296,12 +287,7 @@ void fab_sock_via_again(void *via)
     fab_sock_t *sock = via;
 
     sock->owner = NULL;
-    fab_sock_defer(sock);
-}
-
-void fab_sock_reject(fab_sock_t *sock)
-{
-    fab_sock_broken(sock);
+    sock->is_deferred = true;
 }
 
 void fab_sock_release(fab_sock_t *sock)
@@ -359,7 +345,6 @@ static void accepted(fab_sock_set_t *set, int fd, const uint8_t *from)
         close(fd);
         return;
     }
-    fab_sock_set_options(fd);
     sock->fd = fd;
     memcpy(sock->from, from, sizeof(sock->from));
     fab_sock_set_state(sock, FAB_SOCK_ACCEPTED);
@@ -495,11 +480,6 @@ static int set_cannot_open(fab_sock_set_t *set, int error, const char **why)
 int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **out, const char **why)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    const fab_sock_place_t place = {.ips = user->ips,
-                                    .num_ips = user->num_ips,
-                                    .port_min = user->port_min,
-                                    .port_max = user->port_max,
-                                    .first = user->fab->config.local_rank};
     fab_sock_set_t *set = calloc(1, sizeof(*set));
     int error;
 
@@ -511,7 +491,7 @@ int fab_sock_set_open(const fab_sock_user_t *user, fab_sock_set_t **out, const c
     set->user.ips = NULL; /* the caller's */
     set->spare = -1;
     set->epoll = epoll_create1(EPOLL_CLOEXEC);
-    error = set->epoll < 0 ? errno : fab_sock_listen(&place, &set->listeners);
+    error = set->epoll < 0 ? errno : fab_sock_listen(user, &set->listeners);
     for (int i = 0; 0 == error && i < set->listeners.num; i++) {
         error = 0 == epoll_ctl(set->epoll, EPOLL_CTL_ADD, set->listeners.fds[i], &event) ? 0
                                                                                          : errno;

@@ -19,17 +19,8 @@ typedef struct fab_sock_listeners {
     uint16_t port;
 } fab_sock_listeners_t;
 
-/* Where to listen. */
-typedef struct fab_sock_place {
-    const fab_sock_ip_t *ips; /* at these addresses only */
-    int num_ips;              /* 0: at all addresses of the host */
-    uint16_t port_min;        /* on one of these ports; 0: on any */
-    uint16_t port_max;
-    unsigned first; /* of the range, the port that is tried first: differs on a host */
-} fab_sock_place_t;
-
 /* 0, or errno. */
-int fab_sock_listen(const fab_sock_place_t *place, fab_sock_listeners_t *out);
+int fab_sock_listen(const fab_sock_user_t *user, fab_sock_listeners_t *out);
 void fab_sock_listen_close(fab_sock_listeners_t *listeners);
 
 /* The greatest backlog that the kernel allows here (net.core.somaxconn); 0: not known. */
@@ -72,8 +63,11 @@ static inline bool fab_sock_is_stranger(const fab_sock_t *sock)
 /* 0, or errno: only EPOLL_CTL_ADD can fail. */
 int fab_sock_watch(fab_sock_t *sock, int op);
 
-/* A host that goes down is noticed; small frames go at once. */
-void fab_sock_set_options(int fd);
+/*
+ * A host that goes down is noticed after timeout_s; small frames go at once.  What a listening
+ * socket accepts has the same options.
+ */
+void fab_sock_set_options(int fd, uint32_t timeout_s);
 
 /* As many files as the administrator allows.  False: they are allowed already. */
 bool fab_sock_raise_max_files(void);
@@ -118,9 +112,6 @@ void fab_sock_winner_lost(fab_sock_t *sock, bool may_try_again);
 
 /* The probe got an answer. */
 void fab_sock_probe_event(fab_sock_t *probe);
-
-/* Tell the provider. */
-void fab_sock_broken(fab_sock_t *sock);
 
 /* Kill it with its attempts. */
 void fab_sock_kill_all(fab_sock_t *sock);

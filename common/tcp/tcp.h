@@ -121,7 +121,7 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
 void fab_tcp_stream_close(fab_tcp_ep_t *ep);
 
 /*
- * Does the peer's host still answer?  Called FAB_TCP_CHECKS times in each tcp_timeout.  If it does
+ * Does the peer's host still answer?  Called FAB_SOCK_CHECKS times in each tcp_timeout.  If it does
  * not answer for so long, the peer fails.
  */
 void fab_tcp_stream_check(fab_tcp_ep_t *ep);
@@ -224,12 +224,14 @@ extern const fab_ses_ops_t fab_tcp_ses_ops;
 /* If both directions have ended, close it; ep may be gone then. */
 void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep);
 
-/* fab_tcp_domain_t.on_ended. */
+/*
+ * Nothing comes any more by this connection, or a write of it failed: error is errno, or 0 at the
+ * end of the stream.
+ */
 void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error);
 
 /* Upcalls of the sockets. */
 void fab_tcp_on_proven(fab_sock_t *sock, void *frame);
-bool fab_tcp_is_alive(const fab_sock_t *sock);
 void fab_tcp_on_frame(fab_sock_t *sock, const void *frame);
 void fab_tcp_on_broken(fab_sock_t *sock, const char *why);
 

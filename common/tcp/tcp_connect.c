@@ -161,24 +161,11 @@ void fab_tcp_on_proven(fab_sock_t *sock, void *bytes)
     }
 }
 
-/* Is there a connection to the host?  The kernel checks that it answers. */
-bool fab_tcp_is_alive(const fab_sock_t *sock)
-{
-    const fab_tcp_ep_t *ep = sock->owner, *at;
-
-    LIST_FOREACH(at, &ep->dom->eps, entry) {
-        if (FAB_TCP_UP == at->state && at->addr.host == ep->addr.host && 0 == at->silences) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The endpoint of the process that connects.  NULL: it is refused. */
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                            const fab_tcp_frame_t *hello, bool *is_later)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_tcp_provider, sock->greeting.name,
                                           &hello->addr, sizeof(hello->addr), is_later);
     fab_tcp_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
@@ -215,7 +202,7 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     bool is_later = false;
     fab_tcp_ep_t *ep;
 
-    if (!fab_sock_is_open(sock)) {
+    if (!fab_sock_via_is_open(sock)) {
         fab_sock_via_free(sock); /* it has an answer by now, or wants none any more */
         return;
     }
@@ -223,7 +210,7 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
     if (0 != hello->link) {
         on_link_hello(sock, hello, ep);
     } else if (is_later) {
-        fab_sock_defer(sock);
+        fab_sock_via_again(sock);
     } else if (NULL == ep || !fab_ses_msg_is_sound(&hello->msg)) {
         fab_ses_refuse(&dom->ses, sock, FAB_SES_REASON_PEER);
     } else {
@@ -309,7 +296,7 @@ void fab_tcp_on_frame(fab_sock_t *sock, const void *bytes)
         fab_ses_on_answer(&ep->ses, &frame.msg);
     } else {
         fab_counters.bad_messages++;
-        fab_sock_reject(sock);
+        fab_sock_broken(sock);
     }
 }
 

@@ -94,7 +94,6 @@ static int open_sockets(fab_tcp_domain_t *dom, const char **why)
         .ips = dom->addr.ips,
         .num_ips = is_set(p->tcp_if_include) || is_set(p->tcp_if_exclude) ? dom->addr.num_ips : 0,
         .on_proven = fab_tcp_on_proven,
-        .is_alive = fab_tcp_is_alive,
         .on_frame = fab_tcp_on_frame,
         .on_broken = fab_tcp_on_broken,
         .strangers = &fab_counters.tcp_strangers,
@@ -142,8 +141,6 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
     }
     dom->fab = fab;
     dom->is_standby = fab->is_covered;
-    dom->provider = &fab_tcp_provider;
-    dom->on_ended = fab_tcp_on_ended;
     dom->ses = (fab_ses_domain_t){
         .ops = &fab_tcp_ses_ops, .name = fab->config.name, .window = FAB_TCP_WINDOW};
     dom->epoll = -1;

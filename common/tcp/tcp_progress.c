@@ -96,7 +96,7 @@ static void check_peers(fab_tcp_domain_t *dom)
     const uint64_t now = fab_now_us();
 
     if (now >= dom->next_check && NULL == dom->to_check) {
-        dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_TCP_CHECKS;
+        dom->next_check = now + (uint64_t) fab_params.tcp_timeout * 1000000 / FAB_SOCK_CHECKS;
         dom->to_check = LIST_FIRST(&dom->eps);
     }
     for (int i = 0; i < FAB_TCP_CHECK_PEERS && NULL != dom->to_check; i++) {

@@ -15,8 +15,6 @@
 
 #include "fabric/fab_params.h"
 
-enum { FAB_TCP_NOTSENT = 131072 }; /* bytes that the kernel keeps unsent: what follows waits less */
-
 void fab_tcp_stream_cancel(fab_tcp_ep_t *ep)
 {
     if (NULL != ep->sock) {
@@ -28,34 +26,16 @@ void fab_tcp_stream_cancel(fab_tcp_ep_t *ep)
     }
 }
 
-static void set_option(int fd, int level, int name, int value)
-{
-    (void) setsockopt(fd, level, name, &value, sizeof(value));
-}
-
 /*
- * The kernel looks for a host that is lost while nothing is sent.  It gives the connection up only
- * when no probe was answered for all of tcp_timeout.
- *
  * Within the host there is no network to share.  Congestion control must not pace there, as bbr
  * does: it sets a timer for each 64 KiB, and 4 MiB took twice as long.  Every kernel has reno and
  * allows it to everybody.
  */
-static void set_options(int fd, bool is_local)
+static void do_not_pace(int fd)
 {
     static const char reno[] = "reno";
-    const int timeout = (int) fab_params.tcp_timeout;
-    const int period = (timeout + FAB_TCP_CHECKS - 1) / FAB_TCP_CHECKS;
 
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, FAB_TCP_NOTSENT);
-    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, period);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, period);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, (timeout + period - 1) / period);
-    if (is_local) {
-        (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
-    }
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
 }
 
 /* The connection is made, but there is no memory for its use, or no place in the epoll set. */
@@ -82,7 +62,9 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     fab_counters.connections += NULL == ep->main;
     /* the kernel may forget it when the connection is lost */
     (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
-    set_options(fd, ep->is_local);
+    if (ep->is_local) {
+        do_not_pace(fd);
+    }
     error = fab_tcp_watch_begin(ep);
     fab_tcp_expect(ep->dom);
     if (NULL != buf) {
@@ -126,7 +108,7 @@ void fab_tcp_stream_eof(fab_tcp_ep_t *ep, int error)
         fab_tcp_watch(ep);
         return;
     }
-    ep->dom->on_ended(ep, error);
+    fab_tcp_on_ended(ep, error);
 }
 
 void fab_tcp_stream_broken(fab_tcp_ep_t *ep)
@@ -161,10 +143,10 @@ void fab_tcp_stream_check(fab_tcp_ep_t *ep)
         return;
     }
     is_silent = ((info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 0) &&
-                info.tcpi_last_ack_recv >= fab_params.tcp_timeout * 1000 / FAB_TCP_CHECKS;
+                info.tcpi_last_ack_recv >= fab_params.tcp_timeout * 1000 / FAB_SOCK_CHECKS;
     ep->silences = is_silent ? (uint8_t) (ep->silences + 1) : 0;
     /* what a link carries can go by another way */
-    if ((NULL == ep->main ? FAB_TCP_CHECKS : 1) == ep->silences && !ep->is_eof) {
+    if ((NULL == ep->main ? FAB_SOCK_CHECKS : 1) == ep->silences && !ep->is_eof) {
         fab_tcp_stream_eof(ep, ETIMEDOUT);
     }
 }

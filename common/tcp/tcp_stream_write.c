@@ -191,7 +191,7 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
                       "The memory of a message to it cannot be read by this process.");
     }
     if (NULL != ep->main && fab_tcp_is_link_out(ep)) {
-        ep->dom->on_ended(ep, error);
+        fab_tcp_on_ended(ep, error);
         return;
     }
     fab_tcp_stream_discard(ep);

@@ -52,7 +52,6 @@ enum {
     FAB_TCP_ALONE = 4,           /* shorter ones to a peer that leave by themselves after a poll */
     FAB_TCP_WINDOW = 1048576,    /* bytes of messages sent for which no credit came, at most */
     FAB_TCP_EPOLL_PERIOD = 8,    /* polls of the hot connection per poll of all */
-    FAB_TCP_CHECKS = 8,          /* of a peer that does not answer, in the time that it has */
     FAB_TCP_CHECK_PEERS = 8,     /* that one poll looks at */
     FAB_TCP_MUTE_READS = 32,     /* reads of a hot connection after which epoll leaves it out */
     /* striped messages in a row that waited for the same link, which is not used after that */
@@ -198,12 +197,6 @@ struct fab_tcp_ep {
 
 struct fab_tcp_domain {
     fab_t *fab;
-    const fab_provider_t *provider;
-    /*
-     * Nothing comes any more by this connection, or a write of it failed: error is errno, or 0 at
-     * the end of the stream.
-     */
-    void (*on_ended)(fab_tcp_ep_t *ep, int error);
     fab_sock_set_t *socks;
     int epoll;
     uint32_t pid;

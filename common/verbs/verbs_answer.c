@@ -207,13 +207,13 @@ static void on_hello(fab_sock_t *sock, const fab_verbs_frame_t *hello)
     bool is_later = false;
     fab_verbs_ep_t *ep;
 
-    if (!fab_sock_is_open(sock)) {
+    if (!fab_sock_via_is_open(sock)) {
         fab_sock_via_free(sock); /* it has an answer by now, or wants none any more */
         return;
     }
     ep = asker(dom, sock, hello, &is_later);
     if (is_later) {
-        fab_sock_defer(sock);
+        fab_sock_via_again(sock);
     } else if (NULL == ep) {
         fab_ses_refuse(&dom->ses, sock, FAB_SES_REASON_PEER);
     } else if (0 != hello->is_rail) {
@@ -245,7 +245,7 @@ void fab_verbs_on_frame(fab_sock_t *sock, const void *bytes)
         fab_ses_on_answer(&ep->ses, &frame.msg);
     } else {
         fab_counters.verbs_bad_frames++;
-        fab_sock_reject(sock);
+        fab_sock_broken(sock);
     }
 }
 

@@ -85,7 +85,7 @@ void fab_verbs_move_asked_by(fab_verbs_ep_t *ep, fab_sock_t *sock, const fab_ver
         fab_ses_refuse(ep->ses.dom, sock, FAB_SES_REASON_PEER);
         return;
     }
-    fab_sock_defer(sock); /* the peer may be closed then: looked up again */
+    fab_sock_via_again(sock); /* the peer may be closed then: looked up again */
     if (FAB_MOVES == moves && ep->ses.is_closed) {
         fab_verbs_ep_finish(ep); /* the record that follows answers */
     } else if (FAB_MOVES == moves) {
