@@ -41,7 +41,10 @@ int fab_ofi_look_at_broken(fab_ofi_domain_t *dom);
 
 /* ---- ofi_send.c ---- */
 
-enum { FAB_OFI_ALONE = 4 }; /* short messages to a peer that are sent alone after a poll */
+enum {
+    FAB_OFI_ALONE = 4,   /* short messages to a peer that are sent alone after a poll */
+    FAB_OFI_STACK = 256, /* bytes of a message that is made on the stack */
+};
 
 /*
  * A message of the fabric's, len <= eager_max bytes.  OPAL_ERR_RESOURCE_BUSY: no room now, or the

@@ -39,7 +39,6 @@ bool fab_ofi_pool_grow(fab_ofi_pool_t *pool)
         buf->next = pool->free;
         pool->free = buf;
     }
-    pool->num += FAB_OFI_CHUNK_BUFS;
     return true;
 }
 

@@ -29,7 +29,6 @@ typedef struct fab_ofi_pool {
     size_t size; /* bytes of data */
     fab_ofi_sbuf_t *free;
     struct fab_ofi_chunk *chunks;
-    uint32_t num;  /* buffers, free or not */
     uint32_t used; /* those that are not free */
 } fab_ofi_pool_t;
 

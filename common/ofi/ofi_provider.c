@@ -22,7 +22,6 @@
 enum {
     FAB_OFI_SHARES = 16,       /* of the receive buffers, for the peers of a large job */
     FAB_OFI_CQ_SIZE = 16384,   /* entries at least: cxi loses the endpoint if it overruns */
-    FAB_OFI_INJECT_MAX = 256,  /* bytes of a message that is made on the stack */
     FAB_OFI_CXI_EAGER = 16352, /* bytes: with the header below cxi's rendezvous threshold */
     FAB_OFI_LEAVE_US = 300000, /* for what was sent to be delivered when the process leaves */
 };
@@ -187,8 +186,8 @@ static void read_info(fab_ofi_domain_t *dom)
         limit = FAB_OFI_CXI_EAGER;
     }
     dom->eager_limit = limit < max ? limit : max;
-    dom->inject_max = info->tx_attr->inject_size < FAB_OFI_INJECT_MAX ? info->tx_attr->inject_size
-                                                                      : FAB_OFI_INJECT_MAX;
+    dom->inject_max = info->tx_attr->inject_size < FAB_OFI_STACK ? info->tx_attr->inject_size
+                                                                 : FAB_OFI_STACK;
     dom->has_rma = 0 != (info->caps & FI_RMA);
     dom->is_virt = 0 != (info->domain_attr->mr_mode & FI_MR_VIRT_ADDR);
     dom->is_packing = sends_by_system_calls(info);
@@ -228,9 +227,12 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     return fab_ofi_recv_post_all(dom);
 }
 
-static void fid_close(struct fid *fid)
+/* Every object of libfabric's begins with its struct fid. */
+static void fid_close(void *fid)
 {
-    (void) fi_close(fid);
+    if (NULL != fid) {
+        (void) fi_close(fid);
+    }
 }
 
 /* In the reverse order; what was not made is NULL. */
@@ -240,25 +242,13 @@ static void domain_free(fab_ofi_domain_t *dom)
     if (NULL != dom->regs) {
         fab_reg_ops->close(dom->regs);
     }
-    if (NULL != dom->rdm) {
-        fid_close(&dom->rdm->fid);
-    }
-    if (NULL != dom->eq) {
-        fid_close(&dom->eq->fid);
-    }
-    if (NULL != dom->av) {
-        fid_close(&dom->av->fid);
-    }
-    if (NULL != dom->cq) {
-        fid_close(&dom->cq->fid);
-    }
-    if (NULL != dom->domain) {
-        fid_close(&dom->domain->fid);
-    }
+    fid_close(dom->rdm);
+    fid_close(dom->eq);
+    fid_close(dom->av);
+    fid_close(dom->cq);
+    fid_close(dom->domain);
     fab_ofi_hooks_close();
-    if (NULL != dom->fabric) {
-        fid_close(&dom->fabric->fid);
-    }
+    fid_close(dom->fabric);
     if (NULL != dom->info) {
         fi_freeinfo(dom->info);
     }

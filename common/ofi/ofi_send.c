@@ -16,7 +16,6 @@
 #include "fabric/fab_copy.h"
 
 enum {
-    FAB_OFI_STACK = 256,      /* bytes of a message that is made on the stack */
     FAB_OFI_EPS_PER_PASS = 64 /* peers whose waiting messages one call considers */
 };
 

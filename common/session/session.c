@@ -12,16 +12,10 @@ static bool has_shape(const fab_ses_t *ses, unsigned shape)
     return 0 != (ses->dom->ops->shape & shape);
 }
 
-/* As `other` of a HELLO to the peer names this session. */
+/* As `other` of a HELLO to the peer names this session; the peer inverts the highest bit. */
 static uint64_t name_of(const fab_ses_t *ses)
 {
     return ses->asked | (ses->is_mine ? 0 : FAB_SES_YOU_ASKED);
-}
-
-/* The same name, as the peer writes it. */
-static uint64_t peers_name_of(const fab_ses_t *ses)
-{
-    return ses->asked | (ses->is_mine ? FAB_SES_YOU_ASKED : 0);
 }
 
 static void forget_failure(fab_ses_t *ses)
@@ -354,7 +348,9 @@ static void asked_while_up(fab_ses_t *ses, void *via)
 /* BYE of the peer is on its way, unless the peer has given the session up. */
 static void asked_while_closing(fab_ses_t *ses, void *via)
 {
-    if (!has_shape(ses, FAB_SES_FIFO) && ses->dom->ops->hello(via)->other != peers_name_of(ses)) {
+    const uint64_t peers_name = name_of(ses) ^ FAB_SES_YOU_ASKED;
+
+    if (!has_shape(ses, FAB_SES_FIFO) && ses->dom->ops->hello(via)->other != peers_name) {
         ses->num_ticks = 1;
     }
     park(ses, via);

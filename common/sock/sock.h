@@ -86,7 +86,6 @@ struct fab_sock {
     int fd;      /* -1: of an asking one while it races */
     fab_sock_state_t state;
     bool is_asking;      /* made by fab_sock_connect() */
-    bool has_sent;       /* of an asking one: its frame was sent, if only by a lost connection */
     bool has_answer;     /* of an asking one: a frame came, no other address is tried */
     bool is_closing;     /* goes when all is written */
     bool is_dead;        /* to be freed */

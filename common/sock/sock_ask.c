@@ -276,7 +276,6 @@ void fab_sock_attempt_won(fab_sock_t *attempt)
     if (NULL != sock->set->user.on_proven) {
         sock->set->user.on_proven(sock, sock->frame);
     }
-    sock->has_sent = true;
 }
 
 fab_sock_t *fab_sock_connect(fab_sock_set_t *set, void *owner, uint64_t name, const uint8_t *key,

@@ -117,6 +117,9 @@ void fab_tcp_stream_cancel(fab_tcp_ep_t *ep);
 /* The connection is up: take fd over, and write left_len bytes of left first. */
 void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left_len);
 
+/* The same of the socket that made it. */
+void fab_tcp_stream_take(fab_tcp_ep_t *ep, fab_sock_t *sock);
+
 /* Close the socket and drop queued data. */
 void fab_tcp_stream_close(fab_tcp_ep_t *ep);
 
@@ -182,9 +185,6 @@ void fab_tcp_links_ask(fab_tcp_ep_t *ep);
 
 /* The peer asks for this link, once more if it has lost it.  NULL: no. */
 fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number);
-
-/* The link is up. */
-void fab_tcp_link_open(fab_tcp_ep_t *link, int fd, const void *left, size_t left_len);
 
 /* The link could not be made. */
 void fab_tcp_link_refused(fab_tcp_ep_t *link);

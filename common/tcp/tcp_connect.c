@@ -38,7 +38,6 @@ static const char *ses_ask(fab_ses_t *ses)
     if (NULL == ep->sock) {
         return "There is not enough memory here for a connection to it.";
     }
-    ep->state = FAB_TCP_ASKING;
     fab_tcp_expect(dom);
     return NULL;
 }
@@ -48,23 +47,13 @@ static void ses_cancel(fab_ses_t *ses)
     fab_tcp_stream_cancel(ep_of(ses));
 }
 
-/* The socket is the connection. */
-static void connected(fab_tcp_ep_t *ep, fab_sock_t *sock)
-{
-    fab_sock_sealed_t left;
-    size_t left_len;
-    int fd = fab_sock_take(sock, &left, &left_len);
-
-    fab_tcp_stream_open(ep, fd, &left, left_len);
-}
-
 static const char *ses_answer(fab_ses_t *ses, void *via, const fab_ses_msg_t *msg)
 {
     fab_tcp_ep_t *ep = ep_of(ses);
     const fab_tcp_frame_t welcome = {.msg = *msg, .addr = ep->dom->addr};
 
     fab_sock_send(via, &welcome);
-    connected(ep, via);
+    fab_tcp_stream_take(ep, via);
     return NULL;
 }
 
@@ -75,7 +64,7 @@ static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
 
     (void) welcome;
     ep->sock = NULL;
-    connected(ep, sock);
+    fab_tcp_stream_take(ep, sock);
     return NULL;
 }
 
@@ -111,7 +100,7 @@ static void ses_close(fab_ses_t *ses, bool lingers)
     fab_tcp_ep_t *ep = ep_of(ses);
 
     (void) lingers; /* what was sent is in the kernel, or the connection has failed */
-    if (FAB_TCP_UP == ep->state) {
+    if (fab_tcp_is_up(ep)) {
         fab_tcp_ep_close(ep);
     }
 }
@@ -177,10 +166,8 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tc
 {
     fab_tcp_domain_t *dom = fab_sock_set_dom(sock->set);
     fab_tcp_ep_t *link = NULL;
-    fab_sock_sealed_t left;
-    size_t left_len;
 
-    if (NULL != ep && FAB_TCP_UP == ep->state && hello->msg.serial == ep->ses.asked) {
+    if (NULL != ep && fab_tcp_is_up(ep) && hello->msg.serial == ep->ses.asked) {
         link = fab_tcp_link_accept(ep, hello->link);
     }
     if (NULL == link) {
@@ -192,8 +179,7 @@ static void on_link_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello, fab_tc
                                              .other = ep->links->got[link->link]},
                                      .addr = dom->addr};
     fab_sock_send(sock, &welcome);
-    int fd = fab_sock_take(sock, &left, &left_len);
-    fab_tcp_link_open(link, fd, &left, left_len);
+    fab_tcp_stream_take(link, sock);
 }
 
 static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
@@ -223,7 +209,7 @@ static void on_hello(fab_sock_t *sock, const fab_tcp_frame_t *hello)
 
 void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep)
 {
-    if (FAB_TCP_UP == ep->state && ep->is_eof && ep->is_shut && NULL == ep->main) {
+    if (fab_tcp_is_up(ep) && ep->is_eof && ep->is_shut && NULL == ep->main) {
         fab_ses_path_ended(&ep->ses);
     }
 }
@@ -265,16 +251,13 @@ void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error)
 static void on_link_answer(fab_tcp_ep_t *link, const fab_ses_msg_t *msg)
 {
     fab_sock_t *sock = link->sock;
-    fab_sock_sealed_t left;
-    size_t left_len; /* 0: the answer to all that was written is here */
 
     if (FAB_SES_REFUSE == msg->kind) {
         fab_tcp_link_refused(link);
         return;
     }
     link->sock = NULL;
-    int fd = fab_sock_take(sock, &left, &left_len);
-    fab_tcp_link_open(link, fd, &left, left_len);
+    fab_tcp_stream_take(link, sock);
     fab_tcp_link_go_on(link, msg->other);
 }
 

@@ -170,7 +170,7 @@ static bool is_holding(const fab_tcp_ep_t *ep)
 {
     int num = 0; /* bytes */
 
-    return FAB_TCP_UP == ep->state && FAB_PEER_FAILED != ep->peer->state && 0 == ep->error &&
+    return fab_tcp_is_up(ep) && FAB_PEER_FAILED != ep->peer->state && 0 == ep->error &&
            FAB_SES_BYE_LEAVE != ep->ses.peer_bye &&
            (NULL != ep->out || fab_tcp_links_are_busy(ep) ||
             (FAB_SES_BYE_NONE != ep->ses.bye && 0 == ioctl(ep->fd, SIOCOUTQ, &num) && num > 0));
@@ -211,10 +211,10 @@ static void say_goodbye(fab_tcp_domain_t *dom)
     while (is_waiting && fab_now_us() < end) {
         is_waiting = false;
         LIST_FOREACH(ep, &dom->eps, entry) {
-            if (FAB_TCP_UP == ep->state && leave(ep)) {
+            if (fab_tcp_is_up(ep) && leave(ep)) {
                 fab_tcp_ep_close(ep);
             }
-            is_waiting = is_waiting || FAB_TCP_UP == ep->state;
+            is_waiting = is_waiting || fab_tcp_is_up(ep);
         }
         if (is_waiting) {
             (void) poll(NULL, 0, 1);

@@ -33,7 +33,7 @@ void fab_tcp_ep_free(fab_tcp_ep_t *ep)
 {
     fab_tcp_stream_cancel(ep);
     fab_ses_fini(&ep->ses);
-    if (FAB_TCP_UP == ep->state) {
+    if (fab_tcp_is_up(ep)) {
         fab_tcp_ep_close(ep);
     }
     if (ep == ep->dom->to_check) {

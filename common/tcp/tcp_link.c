@@ -58,7 +58,7 @@ static void link_close(fab_tcp_ep_t *link)
         links->out[link->link] = NULL;
         fab_tcp_stripe_release(link, links->sent[link->link].next, OPAL_ERR_UNREACH);
     }
-    if (FAB_TCP_UP == link->state) {
+    if (fab_tcp_is_up(link)) {
         fab_tcp_stream_close(link);
     }
     LIST_INSERT_HEAD(&link->dom->dead, link, entry);
@@ -90,7 +90,7 @@ void fab_tcp_links_reap(fab_tcp_domain_t *dom)
 void fab_tcp_links_check(const fab_tcp_ep_t *ep)
 {
     for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
-        if (NULL != ep->links->out[i] && FAB_TCP_UP == ep->links->out[i]->state) {
+        if (NULL != ep->links->out[i] && fab_tcp_is_up(ep->links->out[i])) {
             fab_tcp_stream_check(ep->links->out[i]);
         }
     }
@@ -100,10 +100,10 @@ void fab_tcp_links_leave(const fab_tcp_ep_t *ep)
 {
     for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
         fab_tcp_ep_t *link = ep->links->out[i];
-        if (NULL != link && FAB_TCP_UP == link->state && fab_tcp_pieces_are_busy(link)) {
+        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_pieces_are_busy(link)) {
             fab_tcp_stream_unblock(link);
         }
-        if (NULL != link && FAB_TCP_UP == link->state && fab_tcp_pieces_are_busy(link)) {
+        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_pieces_are_busy(link)) {
             (void) fab_tcp_stream_read(link);
         }
     }
@@ -117,7 +117,6 @@ static void link_connect(fab_tcp_ep_t *link, const fab_sock_ip_t *ip)
 
     link->sock = fab_sock_connect(link->dom->socks, link, link->peer->name, link->addr.key, ip, 1,
                                   &hello);
-    link->state = FAB_TCP_ASKING;
     if (NULL == link->sock) {
         fab_tcp_link_refused(link);
     }
@@ -182,7 +181,7 @@ static void link_again(fab_tcp_ep_t *link)
 {
     fab_sock_ip_t ip;
 
-    if (FAB_TCP_UP == link->state) {
+    if (fab_tcp_is_up(link)) {
         fab_tcp_stream_close(link);
     }
     link->is_unused = true;
@@ -218,13 +217,6 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
     ep->links->in[number] = link;
     ep->links->made |= 1u << number;
     return link;
-}
-
-void fab_tcp_link_open(fab_tcp_ep_t *link, int fd, const void *left, size_t left_len)
-{
-    fab_counters.tcp_links_made++;
-    link->is_bulk = true; /* a header is read first, and then to its place */
-    fab_tcp_stream_open(link, fd, left, left_len);
 }
 
 void fab_tcp_link_refused(fab_tcp_ep_t *link)

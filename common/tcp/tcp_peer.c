@@ -97,7 +97,7 @@ static void tcp_batch(fab_peer_t *peer, bool is_begin)
     fab_tcp_ep_t *ep = peer->ep;
 
     ep->is_batch = is_begin;
-    if (!is_begin && FAB_TCP_UP == ep->state) {
+    if (!is_begin && fab_tcp_is_up(ep)) {
         fab_tcp_stream_flush(ep);
     }
 }

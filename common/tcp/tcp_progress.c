@@ -59,14 +59,14 @@ static int on_event(fab_tcp_domain_t *dom, fab_tcp_ep_t *ep, uint32_t events)
 {
     int n = 0;
 
-    if (FAB_TCP_UP != ep->state) {
+    if (!fab_tcp_is_up(ep)) {
         return 0; /* a link that was closed after epoll_wait() */
     }
     if (0 != (events & EPOLLOUT)) {
         fab_tcp_stream_unblock(ep);
         n++;
     }
-    if (FAB_TCP_UP != ep->state) {
+    if (!fab_tcp_is_up(ep)) {
         return n;
     }
     if (ep->is_paused) {
@@ -102,7 +102,7 @@ static void check_peers(fab_tcp_domain_t *dom)
     for (int i = 0; i < FAB_TCP_CHECK_PEERS && NULL != dom->to_check; i++) {
         fab_tcp_ep_t *ep = dom->to_check;
         dom->to_check = LIST_NEXT(ep, entry);
-        if (FAB_TCP_UP == ep->state) {
+        if (fab_tcp_is_up(ep)) {
             fab_tcp_links_check(ep);
             fab_tcp_stream_check(ep); /* ep may be gone */
         }

@@ -21,9 +21,6 @@ void fab_tcp_stream_cancel(fab_tcp_ep_t *ep)
         fab_sock_release(ep->sock);
         ep->sock = NULL;
     }
-    if (FAB_TCP_ASKING == ep->state) {
-        ep->state = FAB_TCP_IDLE;
-    }
 }
 
 /*
@@ -55,11 +52,12 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     int error;
 
     ep->fd = fd;
-    ep->state = FAB_TCP_UP;
     if (1 == ++ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
     }
     fab_counters.connections += NULL == ep->main;
+    fab_counters.tcp_links_made += NULL != ep->main;
+    ep->is_bulk = NULL != ep->main; /* a header is read first, and then to its place */
     /* the kernel may forget it when the connection is lost */
     (void) fab_sock_peer_text(fd, ep->to, sizeof(ep->to));
     if (ep->is_local) {
@@ -78,6 +76,15 @@ void fab_tcp_stream_open(fab_tcp_ep_t *ep, int fd, const void *left, size_t left
     }
 }
 
+void fab_tcp_stream_take(fab_tcp_ep_t *ep, fab_sock_t *sock)
+{
+    fab_sock_sealed_t left;
+    size_t left_len;
+    int fd = fab_sock_take(sock, &left, &left_len);
+
+    fab_tcp_stream_open(ep, fd, &left, left_len);
+}
+
 void fab_tcp_stream_close(fab_tcp_ep_t *ep)
 {
     fab_tcp_stream_discard(ep);
@@ -93,7 +100,6 @@ void fab_tcp_stream_close(fab_tcp_ep_t *ep)
     ep->is_bulk = ep->is_muted = ep->is_paused = ep->has_asked = ep->ses.is_credit_due = false;
     ep->placing.at = NULL;
     ep->skip = ep->silences = 0;
-    ep->state = FAB_TCP_IDLE;
     if (0 == --ep->dom->num_up) {
         fab_idle_changed(ep->dom->fab);
     }

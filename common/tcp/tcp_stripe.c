@@ -72,7 +72,7 @@ static int find_ready(fab_tcp_ep_t *ep, fab_tcp_ep_t **ready)
     ready[0] = ep;
     for (int i = 1; i < FAB_TCP_LINKS; i++) {
         fab_tcp_ep_t *link = ep->links->out[i];
-        if (NULL != link && FAB_TCP_UP == link->state && NULL == link->out && !link->is_blocked &&
+        if (NULL != link && fab_tcp_is_up(link) && NULL == link->out && !link->is_blocked &&
             !link->is_unused &&
             ep->links->sent[i].next - ep->links->sent[i].first < FAB_TCP_PIECES) {
             ready[num++] = link;

@@ -103,12 +103,6 @@ typedef struct fab_tcp_placing {
     size_t len;
 } fab_tcp_placing_t;
 
-typedef enum fab_tcp_state {
-    FAB_TCP_IDLE,   /* no connection */
-    FAB_TCP_ASKING, /* sock connects to the peer */
-    FAB_TCP_UP,     /* fd */
-} fab_tcp_state_t;
-
 /* Bytes of a send from memory that go by a link. */
 typedef struct fab_tcp_piece {
     fab_out_t *out;
@@ -156,8 +150,7 @@ struct fab_tcp_ep {
     fab_tcp_domain_t *dom;
 
     /* the connection */
-    fab_tcp_state_t state;
-    int fd;              /* -1 unless UP */
+    int fd;              /* -1: there is none */
     int error;           /* errno of a write that failed; nothing more is written */
     bool is_blocked;     /* the kernel takes no more now: epoll tells when it does */
     bool is_batch;       /* between the calls of batch(): all is written at its end */
@@ -189,7 +182,7 @@ struct fab_tcp_ep {
     char to[56];            /* the other end, for messages */
 
     fab_ses_t ses;       /* of an endpoint (tcp_connect.c); of a link only is_credit_due */
-    fab_sock_t *sock;    /* of this process's attempt to connect */
+    fab_sock_t *sock;    /* of this process's attempt to connect; NULL: none */
     fab_tcp_addr_t addr; /* of the peer */
 
     LIST_ENTRY(fab_tcp_ep) entry; /* in dom->eps; of a closed link: in dom->dead */
@@ -231,6 +224,12 @@ struct fab_tcp_domain {
     LIST_HEAD(, fab_tcp_ep) eps;  /* all */
     LIST_HEAD(, fab_tcp_ep) dead; /* links that were closed: an event may still name them */
 };
+
+/* Has it a connection? */
+static inline bool fab_tcp_is_up(const fab_tcp_ep_t *ep)
+{
+    return ep->fd >= 0;
+}
 
 /* Something was sent, or is expected: poll often. */
 static inline void fab_tcp_expect(fab_tcp_domain_t *dom)

@@ -84,7 +84,7 @@ static int open_link(fab_peer_t *peer)
     if (NULL == link || 0 != socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends)) {
         fuzz_fail("no link");
     }
-    fab_tcp_link_open(link, ends[0], NULL, 0);
+    fab_tcp_stream_open(link, ends[0], NULL, 0);
     return ends[1];
 }
 
@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     while (FAB_PEER_UP == peer->state && 0 < dom->num_up) {
         progress();
     }
-    while (NULL != peer->ep && FAB_TCP_UP == ((fab_tcp_ep_t *) peer->ep)->state) {
+    while (NULL != peer->ep && fab_tcp_is_up(peer->ep)) {
         progress();
     }
     fab_peer_close(peer, FAB_USER_PML);

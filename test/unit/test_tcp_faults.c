@@ -276,7 +276,7 @@ static void mad_body(world_t *world)
             fab_tcp_expect(tcp_domain(world));
             world_progress(world); /* the end has come without BYE */
         }
-        WORLD_UNTIL(NULL == peer->ep || FAB_TCP_UP != ep_of(peer)->state);
+        WORLD_UNTIL(NULL == peer->ep || !fab_tcp_is_up(ep_of(peer)));
         fab_peer_close(peer, FAB_USER_PML);
     }
     CHECK(world->got > 1000 && fab_counters.bad_messages > 100 &&

@@ -206,7 +206,7 @@ static void last_word_body(world_t *world)
     }
     CHECK(FAB_SES_CLOSING == ep_of(peer)->ses.state);
     close(fd);
-    while (FAB_TCP_UP == ep_of(peer)->state) {
+    while (fab_tcp_is_up(ep_of(peer))) {
         fab_tcp_expect(tcp_domain(world));
         world_progress(world);
     }
@@ -332,7 +332,7 @@ static void unwatched_body(world_t *world)
     peer = world_peer(world, 1 - world->rank);
     if (0 == world->rank) {
         post(world, peer);
-        WORLD_UNTIL(FAB_TCP_ASKING != ep_of(peer)->state || NULL != ep_of(peer)->sock);
+        WORLD_UNTIL(fab_tcp_is_up(ep_of(peer)) || NULL != ep_of(peer)->sock);
         failing_adds = 1; /* of what is the connection now */
     }
     WORLD_UNTIL(1 == world->failures);

@@ -396,7 +396,7 @@ static void flow_both(flow_t *flow, uint64_t num)
 
 static bool is_up(const fab_tcp_ep_t *link)
 {
-    return NULL != link && FAB_TCP_UP == link->state;
+    return NULL != link && fab_tcp_is_up(link);
 }
 
 /* All links of this process and of the other are up. */
@@ -604,12 +604,12 @@ static void close_body(world_t *world)
         for (int i = 0; i < 1000; i++) {
             world_progress(world);
         }
-        CHECK(flow->is_busy && FAB_TCP_UP == ep_of(peer)->state);
+        CHECK(flow->is_busy && fab_tcp_is_up(ep_of(peer)));
         held_fd = -1;
         world_barrier(world);
         WORLD_UNTIL(!flow->is_busy);
         CHECK(OPAL_SUCCESS == flow->status);
-        WORLD_UNTIL(FAB_TCP_IDLE == ep_of(peer)->state);
+        WORLD_UNTIL(!fab_tcp_is_up(ep_of(peer)));
         CHECK(NULL == ep_of(peer)->links && 0 == fab_counters.tcp_links_lost);
         atomic_store(&world->shared->scratch[1], 1);
     }
@@ -690,7 +690,7 @@ static void mad_open(world_t *world, uint64_t name, mad_t *mad)
     mad->peer = mad_peer(world, name, &mad->fd[0]);
     for (uint32_t i = 1; i <= 2; i++) {
         mad->fd[i] = mad_end(&mine);
-        fab_tcp_link_open(fab_tcp_link_accept(ep_of(mad->peer), i), mine, NULL, 0);
+        fab_tcp_stream_open(fab_tcp_link_accept(ep_of(mad->peer), i), mine, NULL, 0);
     }
     CHECK(NULL == fab_tcp_link_accept(ep_of(mad->peer), 0));
     CHECK(NULL == fab_tcp_link_accept(ep_of(mad->peer), FAB_TCP_LINKS));
@@ -802,7 +802,7 @@ static void mad_link_again(mad_t *mad)
         close(mad->fd[2]);
     }
     mad->fd[2] = mad_end(&mine);
-    fab_tcp_link_open(fab_tcp_link_accept(ep_of(mad->peer), 2), mine, NULL, 0);
+    fab_tcp_stream_open(fab_tcp_link_accept(ep_of(mad->peer), 2), mine, NULL, 0);
 }
 
 static void mad_case(world_t *world, uint64_t name, const mad_case_t *how)
