@@ -216,9 +216,6 @@ void fab_ofi_alive_tick(fab_ofi_domain_t *dom);
 
 /* ---- ofi_peer.c: how endpoints come and go, and what the fabric calls for one peer ---- */
 
-/* Can libfabric be given its name?  Text must end. */
-bool fab_ofi_is_name(const fab_ofi_addr_t *addr);
-
 extern const fab_ops_t fab_ofi_ops;
 
 int fab_ofi_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);

@@ -159,7 +159,7 @@ static bool is_sound(const fab_ofi_domain_t *dom, uint8_t id, const fab_ofi_fram
            frame->index < FAB_OFI_NO_INDEX && fab_ses_msg_is_sound(&frame->msg) &&
            frame->msg.kind == (FAB_OFI_ID_WELCOME == id ? FAB_SES_WELCOME : FAB_SES_HELLO) &&
            frame->msg.window <= FAB_OFI_WINDOW_MAX && frame->addr.name_len == dom->addr.name_len &&
-           frame->addr.addr_format == dom->addr.addr_format && fab_ofi_is_name(&frame->addr);
+           frame->addr.addr_format == dom->addr.addr_format;
 }
 
 /* A frame that is to be looked at later.  NULL: no memory. */

@@ -83,12 +83,6 @@ static bool is_fit(const struct fi_info *info)
 
 /* ---- what is asked for --------------------------------------------------- */
 
-/* libfabric's shm, which says of neither that it has it; for tests, no user names it. */
-static bool is_local_shm(void)
-{
-    return is_set(fab_params.ofi_provider) && 0 == strcasecmp("shm", fab_params.ofi_provider);
-}
-
 /*
  * libfabric's threads and locks are not needed: all calls are under the fabric's lock, and progress
  * is made by polling.  FI_MR_LOCAL is not offered, so no provider asks that what is sent be
@@ -101,8 +95,7 @@ static struct fi_info *make_hints(bool has_rma)
     if (NULL == hints) {
         return NULL;
     }
-    hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV;
-    hints->caps |= is_local_shm() ? 0 : FI_LOCAL_COMM | FI_REMOTE_COMM;
+    hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM;
     hints->caps |= has_rma ? FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE : 0;
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
@@ -241,7 +234,7 @@ static int offer_rank(const struct fi_info *info)
     const char *wanted = is_set(fab_params.ofi_provider) ? fab_params.ofi_provider : ofi_standard;
     int place = list_find(wanted, info->fabric_attr->prov_name);
 
-    if (place < 0 || !is_domain_wanted(info) || !is_fit(info) ||
+    if (place < 0 || !is_domain_wanted(info) || !is_fit(info) || FI_ADDR_STR == info->addr_format ||
         info->ep_attr->max_msg_size < FAB_OFI_EAGER_MIN) {
         return -1;
     }

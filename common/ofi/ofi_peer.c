@@ -83,11 +83,6 @@ const fab_ops_t fab_ofi_ops = {
 
 /* ---- attach -------------------------------------------------------------- */
 
-bool fab_ofi_is_name(const fab_ofi_addr_t *addr)
-{
-    return FI_ADDR_STR != addr->addr_format || 0 == addr->name[sizeof(addr->name) - 1];
-}
-
 static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr)
 {
     fab_ofi_ep_t *ep = malloc(sizeof(*ep));
@@ -118,7 +113,7 @@ static const char *addr_flaw(const fab_ofi_domain_t *dom, const fab_ofi_addr_t *
     }
     if (addr->eager_max < FAB_OFI_EAGER_MIN || addr->eager_max > FAB_OFI_EAGER_MAX ||
         addr->name_len > FAB_OFI_NAME_MAX || addr->pid > INT32_MAX ||
-        NULL == memchr(addr->provider, 0, sizeof(addr->provider)) || !fab_ofi_is_name(addr)) {
+        NULL == memchr(addr->provider, 0, sizeof(addr->provider))) {
         return "its ofi address is damaged";
     }
     if (0 != strcmp(addr->provider, own->provider)) {

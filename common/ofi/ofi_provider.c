@@ -73,12 +73,6 @@ static const char *queues_open(fab_ofi_domain_t *dom)
     return 0 == rc ? NULL : cannot(dom, "make an address vector", rc);
 }
 
-/* libfabric 1.17's shm has no receive context before it is enabled. */
-static bool is_option_late(const fab_ofi_domain_t *dom)
-{
-    return fab_ofi_is_provider(dom->info, "shm") && FI_VERSION_LT(fi_version(), FI_VERSION(2, 0));
-}
-
 /*
  * With less room than the longest message has, a buffer must be released: providers truncate the
  * next one otherwise.
@@ -96,7 +90,6 @@ static int set_min_free(fab_ofi_domain_t *dom)
  */
 static const char *endpoint_open(fab_ofi_domain_t *dom)
 {
-    const bool is_late = is_option_late(dom);
     int rc = fi_endpoint(dom->domain, dom->info, &dom->rdm, NULL);
 
     if (0 != rc) {
@@ -106,9 +99,8 @@ static const char *endpoint_open(fab_ofi_domain_t *dom)
     rc = fi_ep_bind(dom->rdm, &dom->av->fid, 0);
     rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION) : rc;
     rc = 0 == rc ? fi_ep_bind(dom->rdm, &dom->cq->fid, FI_RECV) : rc;
-    rc = 0 == rc && !is_late ? set_min_free(dom) : rc;
+    rc = 0 == rc ? set_min_free(dom) : rc;
     rc = 0 == rc ? fi_enable(dom->rdm) : rc;
-    rc = 0 == rc && is_late ? set_min_free(dom) : rc;
     return 0 == rc ? NULL : cannot(dom, "enable its endpoint", rc);
 }
 
@@ -123,8 +115,7 @@ static const char *fill_address(fab_ofi_domain_t *dom)
     }
     addr->version = FAB_OFI_VERSION;
     addr->addr_format = dom->info->addr_format;
-    /* text, as of shm, has another length in each process */
-    addr->name_len = (uint16_t) (FI_ADDR_STR == addr->addr_format ? sizeof(addr->name) : len);
+    addr->name_len = (uint16_t) len;
     addr->eager_max = (uint32_t) dom->eager_limit;
     addr->flags = (dom->has_rma ? FAB_OFI_ADDR_RMA : 0) | (dom->is_virt ? FAB_OFI_ADDR_VIRT : 0);
     addr->protocol = dom->info->ep_attr->protocol;

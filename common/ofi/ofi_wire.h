@@ -141,7 +141,7 @@ enum {
 /* Section of a process's address. */
 typedef struct fab_ofi_addr {
     uint16_t version;
-    uint16_t name_len;    /* bytes of name; of text (FI_ADDR_STR): all, with zeros behind it */
+    uint16_t name_len;    /* bytes of name, the same in all processes; it is no text */
     uint32_t addr_format; /* FI_ADDR_*, FI_SOCKADDR_* */
     uint32_t eager_max;   /* longest payload that it takes, bytes */
     uint32_t flags;       /* FAB_OFI_ADDR_* */

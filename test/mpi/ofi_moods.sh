@@ -13,7 +13,7 @@ mapfile -t offers < <(ofi_offers tcp net)
 provider=${offers[0]}
 one_of=2
 
-for other in $(ofi_offers 'tcp;ofi_rxm' sockets shm); do
+for other in $(ofi_offers 'tcp;ofi_rxm' sockets); do
     over "$other" 2 basic
     over "$other" 2 ordering
     over "$other" 3 random "$(tm_seed 81)" "$(tm_seconds 5)"

@@ -427,29 +427,6 @@ static void late(world_t *world)
     CHECK(0 == world->failures);
 }
 
-/*
- * The address of an endpoint of shm is text with the process id in it, so it has another length
- * where that has.  Text without an end is refused.
- */
-static void texts(world_t *world)
-{
-    fab_ofi_domain_t *dom = ep_of(world_peer(world, 1 - world->rank))->dom;
-    fab_ofi_addr_t addr = dom->addr;
-    fab_peer_t other = {0};
-    const char *why = NULL;
-
-    CHECK(FI_ADDR_STR == addr.addr_format);
-    CHECK(sizeof(addr.name) == addr.name_len);
-    memset(addr.name, 0, sizeof(addr.name));
-    memcpy(addr.name, "fi_shm://4000000:0:0", 20);
-    CHECK(OPAL_SUCCESS == fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
-    fab_ofi_ep_release(other.ep);
-    memset(addr.name, 'x', sizeof(addr.name));
-    CHECK(OPAL_SUCCESS != fab_ofi_attach((fab_domain_t *) dom, &other, &addr, &why));
-    CHECK(NULL != why && NULL != strstr(why, "damaged"));
-    world_barrier(world);
-}
-
 /* The fabric is closed here while the other does nothing. */
 static void close_alone(world_t *world)
 {
@@ -545,7 +522,6 @@ int main(int argc, char **argv)
         WORLD_JOB("test_bad_part", bad_part, .each = {&flaw, 3}),
         WORLD_JOB("test_packed", packed),
         WORLD_JOB("test_late", late),
-        WORLD_JOB("test_texts", texts, .text = {&fab_params.ofi_provider, "shm"}),
         WORLD_JOB("test_unmet", unmet),
         WORLD_JOB("test_unserved", unserved, .each = {&is_peer_closed, 2}),
     };

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The conformance test of the fabric over libfabric's shm, which releases a receive buffer by an
- * entry of its own.
- *
- * TEST: sources=@fabric,@ofi,test/unit/conform.c,test/unit/conform_messages.c,test/unit/conform_peers.c,test/unit/conform_rma.c,test/unit/conform_users.c variants=asan cflags=-DFAB_HAVE_OFI=1 ldflags=-lfabric needs=libfabric-1.15 timeout=600 quick=no short=ofi
- */
-#define CONFORM_OFI "shm"
-#include "conform_ofi.h"
