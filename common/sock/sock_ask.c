@@ -251,10 +251,10 @@ static void remember(fab_sock_t *sock, const fab_sock_t *won)
 
     for (int i = 0; i < sock->num_ips; i++) {
         const fab_sock_t *lost = sock->attempts[i];
-        bool is_heard = NULL != lost && recv(lost->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
         if (lost == won) {
             fab_sock_lame_clear(&sock->set->lame, sock->ips[i].ip);
-        } else if (FAB_SOCK_RUN_WAITING != sock->race.runners[i] && !is_heard) {
+        } else if (FAB_SOCK_RUN_WAITING != sock->race.runners[i] &&
+                   (NULL == lost || recv(lost->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)) {
             fab_sock_lame_set(&sock->set->lame, sock->ips[i].ip, until);
         }
     }
