@@ -112,7 +112,6 @@ common_tm_sources = \
 	common/tcp/tcp_link.c \
 	common/tcp/tcp_params.c \
 	common/tcp/tcp_peer.c \
-	common/tcp/tcp_pieces.h \
 	common/tcp/tcp_progress.c \
 	common/tcp/tcp_stream.c \
 	common/tcp/tcp_stream_read.c \

@@ -153,9 +153,9 @@ static void host_lives(fab_sock_t *sock, uint64_t now)
         fab_log(sock->set->user.fab, 0,
                 "A process does not take the connection (%s) for %u s, but its host lives, so this "
                 "process waits: it may be computing, with its queue of connections full "
-                "(net.core.somaxconn, %u here), or a firewall drops connections to it.",
+                "(net.core.somaxconn), or a firewall drops connections to it.",
                 fab_sock_ip_text(&sock->ips[sock->ip_at], text, sizeof(text)),
-                sock->set->user.timeout_s, fab_sock_max_backlog());
+                sock->set->user.timeout_s);
     }
 }
 

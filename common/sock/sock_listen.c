@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -109,16 +108,4 @@ void fab_sock_listen_close(fab_sock_listeners_t *listeners)
     while (listeners->num > 0) {
         close(listeners->fds[--listeners->num]);
     }
-}
-
-unsigned fab_sock_max_backlog(void)
-{
-    FILE *file = fopen("/proc/sys/net/core/somaxconn", "re");
-    unsigned max = 0;
-
-    if (NULL != file) {
-        max = 1 == fscanf(file, "%u", &max) ? max : 0;
-        fclose(file);
-    }
-    return max;
 }

@@ -23,9 +23,6 @@ typedef struct fab_sock_listeners {
 int fab_sock_listen(const fab_sock_user_t *user, fab_sock_listeners_t *out);
 void fab_sock_listen_close(fab_sock_listeners_t *listeners);
 
-/* The greatest backlog that the kernel allows here (net.core.somaxconn); 0: not known. */
-unsigned fab_sock_max_backlog(void);
-
 /* ---- the set ------------------------------------------------------------- */
 
 struct fab_sock_set {

@@ -224,10 +224,7 @@ extern const fab_ses_ops_t fab_tcp_ses_ops;
 /* If both directions have ended, close it; ep may be gone then. */
 void fab_tcp_connect_end_if_done(fab_tcp_ep_t *ep);
 
-/*
- * Nothing comes any more by this connection, or a write of it failed: error is errno, or 0 at the
- * end of the stream.
- */
+/* fab_tcp_domain_t.on_ended. */
 void fab_tcp_on_ended(fab_tcp_ep_t *ep, int error);
 
 /* Upcalls of the sockets. */

@@ -154,7 +154,7 @@ void fab_tcp_on_proven(fab_sock_t *sock, void *bytes)
 static fab_tcp_ep_t *asker(fab_tcp_domain_t *dom, const fab_sock_t *sock,
                            const fab_tcp_frame_t *hello, bool *is_later)
 {
-    fab_peer_t *peer = fab_peer_from_wire(dom->fab, &fab_tcp_provider, sock->greeting.name,
+    fab_peer_t *peer = fab_peer_from_wire(dom->fab, dom->provider, sock->greeting.name,
                                           &hello->addr, sizeof(hello->addr), is_later);
     fab_tcp_ep_t *ep = NULL != peer ? peer->ep : NULL;
 

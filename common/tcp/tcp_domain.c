@@ -20,7 +20,6 @@
 #include "fabric/fab_wire.h"
 
 #include "tcp/tcp.h"
-#include "tcp/tcp_pieces.h"
 
 enum { FAB_TCP_OWN_IPS = 64 };      /* that are looked at */
 enum { FAB_TCP_CLOSE_US = 300000 }; /* at the end, until what was sent has been written */
@@ -141,6 +140,8 @@ static int tcp_open(fab_t *fab, fab_domain_t **out, const char **why)
     }
     dom->fab = fab;
     dom->is_standby = fab->is_covered;
+    dom->provider = &fab_tcp_provider;
+    dom->on_ended = fab_tcp_on_ended;
     dom->ses = (fab_ses_domain_t){
         .ops = &fab_tcp_ses_ops, .name = fab->config.name, .window = FAB_TCP_WINDOW};
     dom->epoll = -1;

@@ -23,10 +23,8 @@
 
 #include "fabric/fab_params.h"
 
-#include "tcp/tcp_pieces.h"
-
 /* NULL: no memory. */
-static fab_tcp_ep_t *link_new(fab_tcp_ep_t *ep, uint8_t number)
+static fab_tcp_ep_t *link_new(fab_tcp_ep_t *ep, uint8_t number, bool is_out)
 {
     fab_tcp_ep_t *link = malloc(sizeof(*link));
 
@@ -41,7 +39,8 @@ static fab_tcp_ep_t *link_new(fab_tcp_ep_t *ep, uint8_t number)
                            .addr = ep->addr,
                            .links = ep->links,
                            .main = ep,
-                           .link = number};
+                           .link = number,
+                           .is_out = is_out};
     return link;
 }
 
@@ -51,7 +50,7 @@ static void link_close(fab_tcp_ep_t *link)
     fab_tcp_links_t *links = link->links;
 
     fab_tcp_stream_cancel(link);
-    if (fab_tcp_is_link_in(link)) {
+    if (!link->is_out) {
         links->in[link->link] = NULL;
         links->left += NULL != link->placing.at ? link->placing.len : 0;
     } else {
@@ -100,10 +99,10 @@ void fab_tcp_links_leave(const fab_tcp_ep_t *ep)
 {
     for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
         fab_tcp_ep_t *link = ep->links->out[i];
-        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_pieces_are_busy(link)) {
+        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_link_is_busy(link)) {
             fab_tcp_stream_unblock(link);
         }
-        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_pieces_are_busy(link)) {
+        if (NULL != link && fab_tcp_is_up(link) && fab_tcp_link_is_busy(link)) {
             (void) fab_tcp_stream_read(link);
         }
     }
@@ -124,7 +123,7 @@ static void link_connect(fab_tcp_ep_t *link, const fab_sock_ip_t *ip)
 
 static void link_ask(fab_tcp_ep_t *ep, uint8_t number, const fab_sock_ip_t *ip)
 {
-    fab_tcp_ep_t *link = link_new(ep, number);
+    fab_tcp_ep_t *link = link_new(ep, number, true);
 
     if (NULL == link) {
         fab_counters.tcp_links_failed++;
@@ -204,7 +203,7 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
     if (is_again && NULL != ep->links->in[number]) {
         link_close(ep->links->in[number]);
     }
-    link = link_new(ep, (uint8_t) number);
+    link = link_new(ep, (uint8_t) number, false);
     if (NULL == link) {
         return NULL;
     }
@@ -222,7 +221,7 @@ fab_tcp_ep_t *fab_tcp_link_accept(fab_tcp_ep_t *ep, uint32_t number)
 void fab_tcp_link_refused(fab_tcp_ep_t *link)
 {
     fab_counters.tcp_links_failed++;
-    if (fab_tcp_pieces_are_busy(link)) {
+    if (fab_tcp_link_is_busy(link)) {
         fab_tcp_stream_cancel(link);
         fab_counters.connections_lost++;
         fab_peer_fail(link->peer, OPAL_ERR_UNREACH,
@@ -245,8 +244,8 @@ void fab_tcp_link_ended(fab_tcp_ep_t *link, int error)
         return;
     }
     fab_counters.tcp_links_lost += FAB_SES_UP == ep->ses.state;
-    if (fab_tcp_is_link_out(link) && fab_tcp_pieces_are_busy(link) &&
-        FAB_SES_BYE_LEAVE != ep->ses.peer_bye && !ep->is_eof) {
+    if (link->is_out && fab_tcp_link_is_busy(link) && FAB_SES_BYE_LEAVE != ep->ses.peer_bye &&
+        !ep->is_eof) {
         link_again(link);
     } else {
         link_close(link);

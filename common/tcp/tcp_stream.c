@@ -114,7 +114,7 @@ void fab_tcp_stream_eof(fab_tcp_ep_t *ep, int error)
         fab_tcp_watch(ep);
         return;
     }
-    fab_tcp_on_ended(ep, error);
+    ep->dom->on_ended(ep, error);
 }
 
 void fab_tcp_stream_broken(fab_tcp_ep_t *ep)

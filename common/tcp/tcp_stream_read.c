@@ -20,8 +20,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tcp/tcp_pieces.h"
-
 /* ---- messages ----------------------------------------------------------- */
 
 /* A message of the provider itself.  Here sessions do not pause. */
@@ -142,7 +140,7 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     size_t len = wire.id_len >> 8;
     fab_hdr_t hdr = fab_hdr(id, wire.tag, wire.app_ctx);
     if (__builtin_expect(NULL != ep->links, 0) && fab_tcp_is_part(ep)) {
-        if (!fab_tcp_is_link_out(ep)) {
+        if (!ep->is_out) {
             return take_part(ep, hdr, len);
         }
         in->start += sizeof(fab_tcp_hdr_t);
@@ -303,7 +301,7 @@ static void tidy(fab_tcp_ep_t *ep)
 
     if (in->start != in->end) {
         fit_in(ep);
-    } else if (fab_tcp_is_link_in(ep)) {
+    } else if (NULL != ep->main && !ep->is_out) {
         in->start = in->end = 0;
     } else if (0 == ep->skip) {
         fab_tcp_in_put(ep);

@@ -23,8 +23,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tcp/tcp_pieces.h"
-
 /* ---- the queue ---------------------------------------------------------- */
 
 /* Is it of a buffer?  If not, of a send from memory, or of a notice. */
@@ -159,7 +157,7 @@ static bool put_next(fab_tcp_ep_t *link)
 {
     fab_tcp_pieces_t *sent = &link->links->sent[link->link];
 
-    if (!fab_tcp_is_link_out(link) || sent->written == sent->next) {
+    if (sent->written == sent->next) {
         return false;
     }
     put_piece(link, &sent->piece[sent->written++ % FAB_TCP_PIECES]);
@@ -190,8 +188,8 @@ static void write_failed(fab_tcp_ep_t *ep, int error)
         fab_peer_fail(ep->peer, OPAL_ERR_BAD_PARAM,
                       "The memory of a message to it cannot be read by this process.");
     }
-    if (NULL != ep->main && fab_tcp_is_link_out(ep)) {
-        fab_tcp_on_ended(ep, error);
+    if (ep->is_out) {
+        ep->dom->on_ended(ep, error);
         return;
     }
     fab_tcp_stream_discard(ep);
@@ -227,7 +225,7 @@ void fab_tcp_stream_flush(fab_tcp_ep_t *ep)
 {
     struct iovec iov[FAB_TCP_IOVS];
 
-    while (!ep->is_blocked && (NULL != ep->out || (NULL != ep->main && put_next(ep)))) {
+    while (!ep->is_blocked && (NULL != ep->out || (ep->is_out && put_next(ep)))) {
         int num = 0;
         for (fab_tcp_node_t *node = ep->out; NULL != node && num < FAB_TCP_IOVS;
              node = node->next) {

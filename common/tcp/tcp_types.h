@@ -162,6 +162,7 @@ struct fab_tcp_ep {
     bool is_muted;       /* hot, and epoll does not tell what comes by it */
     bool is_paused;      /* not read until what comes before by other links is there */
     bool has_asked;      /* it asked for links, if there are addresses for them */
+    bool is_out;         /* a link on which this process sends */
     bool is_unused;      /* a link that gets no further pieces: it is slow, or replaces another */
     uint8_t link;        /* its number; 0: it is no link */
     uint8_t num_out;     /* buffers in out */
@@ -190,6 +191,12 @@ struct fab_tcp_ep {
 
 struct fab_tcp_domain {
     fab_t *fab;
+    const fab_provider_t *provider;
+    /*
+     * Nothing comes any more by this connection, or a write of it failed: error is errno, or 0 at
+     * the end of the stream.
+     */
+    void (*on_ended)(fab_tcp_ep_t *ep, int error);
     fab_sock_set_t *socks;
     int epoll;
     uint32_t pid;
@@ -229,6 +236,31 @@ struct fab_tcp_domain {
 static inline bool fab_tcp_is_up(const fab_tcp_ep_t *ep)
 {
     return ep->fd >= 0;
+}
+
+/* Is there a piece of this link that the peer did not confirm? */
+static inline bool fab_tcp_link_is_busy(const fab_tcp_ep_t *link)
+{
+    const fab_tcp_pieces_t *sent = &link->links->sent[link->link];
+
+    return sent->first != sent->next;
+}
+
+/* Is there such a piece of some link of the endpoint? */
+static inline bool fab_tcp_links_are_busy(const fab_tcp_ep_t *ep)
+{
+    for (int i = 1; NULL != ep->links && i < FAB_TCP_LINKS; i++) {
+        if (NULL != ep->links->out[i] && fab_tcp_link_is_busy(ep->links->out[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of an endpoint with links: is its next message a part of a striped one? */
+static inline bool fab_tcp_is_part(const fab_tcp_ep_t *ep)
+{
+    return NULL != ep->main || 0 != ep->links->total;
 }
 
 /* Something was sent, or is expected: poll often. */
