@@ -125,6 +125,8 @@ common_tm_sources = \
 
 # libmca_common_tm_ofi: the provider ofi, where there is libfabric.
 common_ofi_sources = \
+	common/idmap/idmap.c \
+	common/idmap/idmap.h \
 	common/ofi/ofi.h \
 	common/ofi/ofi_alive.c \
 	common/ofi/ofi_connect.c \

@@ -139,8 +139,9 @@ void fab_ofi_on_refuse(fab_ofi_ep_t *ep, uint32_t reason);
 static inline fab_ofi_ep_t *fab_ofi_session(const fab_ofi_domain_t *dom, uint32_t index,
                                             uint32_t cookie)
 {
-    return index < dom->num_slots && cookie == dom->slots[index].cookie ? dom->slots[index].ep
-                                                                        : NULL;
+    fab_ofi_ep_t *ep = index < dom->sessions.size ? dom->sessions.slots[index].object : NULL;
+
+    return NULL != ep && cookie == ep->cookie ? ep : NULL;
 }
 
 /* ---- ofi_expose.c: memory that peers may reach: registered, by the cache (fab_reg.h) ---- */

@@ -100,10 +100,12 @@ static void check(fab_ofi_ep_t *ep)
 /* Of sessions that await a last word, if there are any. */
 static void tick(fab_ofi_domain_t *dom)
 {
+    fab_ofi_ep_t *ep;
+    uint32_t i = 0;
+
     dom->has_clocks = false;
-    for (uint32_t i = 0; i < dom->num_slots; i++) {
-        fab_ofi_ep_t *ep = dom->slots[i].ep;
-        if (NULL != ep && 0 != ep->ses.num_ticks) {
+    while (NULL != (ep = fab_idmap_next(&dom->sessions, &i))) {
+        if (0 != ep->ses.num_ticks) {
             dom->has_clocks = true;
             fab_ofi_ep_tick(ep); /* may release it */
         }
@@ -112,7 +114,8 @@ static void tick(fab_ofi_domain_t *dom)
 
 void fab_ofi_alive_tick(fab_ofi_domain_t *dom)
 {
-    const uint32_t share = (dom->num_slots + FAB_OFI_TICKS_PER_ROUND - 1) / FAB_OFI_TICKS_PER_ROUND;
+    const fab_idmap_t *sessions = &dom->sessions;
+    const uint32_t share = (sessions->size + FAB_OFI_TICKS_PER_ROUND - 1) / FAB_OFI_TICKS_PER_ROUND;
 
     dom->ticks++;
     if (dom->has_clocks) {
@@ -122,8 +125,8 @@ void fab_ofi_alive_tick(fab_ofi_domain_t *dom)
         if (dom->next_look >= share * FAB_OFI_TICKS_PER_ROUND) {
             dom->next_look = 0;
         }
-        if (dom->next_look < dom->num_slots && NULL != dom->slots[dom->next_look].ep) {
-            check(dom->slots[dom->next_look].ep);
+        if (dom->next_look < sessions->size && NULL != sessions->slots[dom->next_look].object) {
+            check(sessions->slots[dom->next_look].object);
         }
     }
 }

@@ -29,60 +29,43 @@ static fab_ofi_ep_t *ep_of(const fab_ses_t *ses)
 
 /* ---- the table ----------------------------------------------------------- */
 
-static bool slots_grow(fab_ofi_domain_t *dom)
-{
-    uint32_t max = dom->max_slots > 0 ? 2 * dom->max_slots : 64;
-    fab_ofi_slot_t *slots = realloc(dom->slots, max * sizeof(*slots));
-
-    if (NULL == slots) {
-        return false;
-    }
-    dom->slots = slots;
-    dom->max_slots = max;
-    return true;
-}
-
 /* Messages to this process name the session by this number from now on. */
 static void slot_name(fab_ofi_ep_t *ep, uint64_t serial)
 {
     ep->cookie = (uint32_t) serial;
     ep->own_under_way = 0;
     ep->asked_at = ep->dom->ticks;
-    ep->dom->slots[ep->index] = (fab_ofi_slot_t){.ep = ep, .cookie = ep->cookie};
 }
 
 /* Give the endpoint a slot.  False: no memory, or no number left. */
 static bool slot_take(fab_ofi_ep_t *ep, uint64_t serial)
 {
-    fab_ofi_domain_t *dom = ep->dom;
-    uint32_t index = dom->free_slot - 1;
+    fab_idmap_t *sessions = &ep->dom->sessions;
+    const uint32_t id = fab_idmap_add(sessions, ep), index = id & (FAB_ID_MAX - 1);
 
-    if (0 != dom->free_slot) {
-        dom->free_slot = dom->slots[index].next_free;
-    } else {
-        if (dom->num_slots >= FAB_OFI_NO_INDEX - 1 ||
-            (dom->num_slots == dom->max_slots && !slots_grow(dom))) {
-            return false;
-        }
-        index = dom->num_slots++;
+    if (0 == id) {
+        return false;
+    }
+    if (index >= FAB_OFI_NO_INDEX) {
+        fab_idmap_remove(sessions, id);
+        return false;
     }
     ep->index = index;
     slot_name(ep, serial);
-    if (1 == ++dom->num_sessions) {
-        fab_idle_changed(dom->fab);
+    if (1 == sessions->used) {
+        fab_idle_changed(ep->dom->fab);
     }
     return true;
 }
 
 static void slot_give_back(fab_ofi_ep_t *ep)
 {
-    fab_ofi_domain_t *dom = ep->dom;
+    fab_idmap_t *sessions = &ep->dom->sessions;
 
-    dom->slots[ep->index] = (fab_ofi_slot_t){.next_free = dom->free_slot};
-    dom->free_slot = ep->index + 1;
+    fab_idmap_remove(sessions, sessions->slots[ep->index].id);
     ep->index = FAB_OFI_NO_INDEX;
-    if (0 == --dom->num_sessions) {
-        fab_idle_changed(dom->fab);
+    if (0 == sessions->used) {
+        fab_idle_changed(ep->dom->fab);
     }
 }
 

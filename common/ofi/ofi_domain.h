@@ -11,6 +11,7 @@
 
 #include "fabric/fab_provider.h"
 #include "fabric/fab_reg.h"
+#include "idmap/idmap.h"
 #include "ofi/ofi_pool.h"
 #include "ofi/ofi_types.h"
 #include "ofi/ofi_wire.h"
@@ -46,13 +47,6 @@ typedef struct fab_ofi_rbufs {
     bool is_known;        /* one was found free: the provider leaves no gaps */
 } fab_ofi_rbufs_t;
 
-/* An entry of the table of sessions. */
-typedef struct fab_ofi_slot {
-    fab_ofi_ep_t *ep; /* NULL: free */
-    uint32_t cookie;
-    uint32_t next_free; /* index + 1; 0: none */
-} fab_ofi_slot_t;
-
 struct fab_ofi_domain {
     fab_t *fab;
     const fab_provider_t *provider;
@@ -62,7 +56,6 @@ struct fab_ofi_domain {
     struct fid_ep *rdm;
     struct fid_cq *cq;
     uint32_t pass;
-    uint32_t num_sessions;
     uint32_t num_sends; /* messages that will complete */
     uint32_t num_early; /* messages kept until those before them have come */
     uint32_t num_quiet; /* polls that found the queue empty, so far */
@@ -80,13 +73,10 @@ struct fab_ofi_domain {
     int send_error;             /* libfabric's, of the last message that it refused */
 
     /* receiving */
-    fab_ofi_slot_t *slots;
-    uint32_t num_slots; /* that have been used */
-    uint32_t max_slots;
-    uint32_t free_slot; /* index + 1; 0: none */
+    fab_idmap_t sessions; /* endpoints, by the indexes that messages to this process have */
     uint64_t next_nonce;
     uint32_t ticks;     /* so far */
-    uint32_t next_look; /* index of the slot that is looked at next */
+    uint32_t next_look; /* index of the session that is looked at next */
     bool has_clocks;    /* of sessions that await a last word, perhaps: fab_ses_tick() */
     fab_ofi_rbufs_t recv;
 

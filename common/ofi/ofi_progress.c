@@ -417,7 +417,7 @@ int fab_ofi_progress(fab_domain_t *domain)
     const uint32_t pass = ++dom->pass;
     int events = 0;
 
-    if (dom->num_sessions > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending)) {
+    if (dom->sessions.used > 0 || 0 == pass % FAB_OFI_IDLE_PASSES || !TAILQ_EMPTY(&dom->sending)) {
         events = fab_ofi_poll(dom);
     }
     if (!TAILQ_EMPTY(&dom->rma)) {

@@ -246,7 +246,7 @@ static void domain_free(fab_ofi_domain_t *dom)
     fab_ofi_recv_close(dom);
     fab_ofi_rma_close(dom);
     fab_ofi_pool_fini(&dom->send_pool);
-    free(dom->slots);
+    fab_idmap_fini(&dom->sessions);
     free(dom);
 }
 
@@ -260,6 +260,7 @@ static int ofi_open(fab_t *fab, fab_domain_t **out, const char **why)
     }
     dom->fab = fab;
     dom->provider = &fab_ofi_provider;
+    fab_idmap_init(&dom->sessions);
     TAILQ_INIT(&dom->sending);
     TAILQ_INIT(&dom->due);
     TAILQ_INIT(&dom->broken);
@@ -341,7 +342,7 @@ static const void *ofi_address(const fab_domain_t *domain)
 
 static bool ofi_is_idle(const fab_domain_t *domain)
 {
-    return 0 == ((const fab_ofi_domain_t *) domain)->num_sessions;
+    return 0 == ((const fab_ofi_domain_t *) domain)->sessions.used;
 }
 
 static bool ofi_is_holding(const fab_domain_t *domain)

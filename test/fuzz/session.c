@@ -412,7 +412,7 @@ static void end_peer(void)
     for (int i = 0; dom->send_pool.used > 0 && i < MAX_POLLS; i++) {
         fab_progress(fab);
     }
-    if (0 != dom->num_early || 0 != dom->num_sessions || dom->send_pool.used > 0) {
+    if (0 != dom->num_early || 0 != dom->sessions.used || dom->send_pool.used > 0) {
         fuzz_fail("something of the session is left");
     }
 }

@@ -240,9 +240,9 @@ static void many_sessions(world_t *world)
 
     if (0 == world->rank) {
         fab_ofi_domain_t *dom = ep_of(peer)->dom;
-        dom->num_sessions += SESSIONS;
+        dom->sessions.used += SESSIONS;
         meet(world);
-        dom->num_sessions -= SESSIONS;
+        dom->sessions.used -= SESSIONS;
     } else {
         meet(world);
         CHECK(fab_limits.ofi_window == ep_of(peer)->ses.peer_window);
@@ -336,13 +336,13 @@ static void replayed(world_t *world)
     WORLD_UNTIL(2 == world->got);
     world_barrier(world);
     fab_peer_close(peer, FAB_USER_PML);
-    WORLD_UNTIL(0 == dom->num_sessions);
+    WORLD_UNTIL(0 == dom->sessions.used);
     world_barrier(world);
     if (0 == world->rank) {
         replay(world, dom, &addr, to);
     }
     world_barrier(world);
-    CHECK(0 == dom->num_sessions && 0 == world->failures);
+    CHECK(0 == dom->sessions.used && 0 == world->failures);
 }
 
 /* What is wrong with the next message; the peer fails for it. */

@@ -42,24 +42,24 @@ static void tick(world_t *world, fab_ofi_domain_t *dom, fab_peer_t **peer)
     void *nothing = mmap(NULL, sizeof(fab_ofi_ep_t), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     double start;
 
-    CHECK(NULL == dom->slots && MAP_FAILED != nothing);
-    dom->slots = calloc(KNOWN, sizeof(*dom->slots));
-    dom->num_slots = KNOWN;
+    CHECK(NULL == dom->sessions.slots && MAP_FAILED != nothing);
+    dom->sessions.slots = calloc(KNOWN, sizeof(*dom->sessions.slots));
+    dom->sessions.size = KNOWN;
     for (uint32_t i = 0; i < KNOWN; i++) {
-        dom->slots[i].ep = i < 1000 ? NULL : nothing;
+        dom->sessions.slots[i].object = i < 1000 ? NULL : nothing;
     }
     fab_ofi_alive_tick(dom);
     for (uint32_t i = 0; i < KNOWN; i++) {
-        dom->slots[i].ep = peer[i]->ep;
+        dom->sessions.slots[i].object = peer[i]->ep;
     }
     start = world_now();
     for (int i = 0; i < 8; i++) {
         fab_ofi_alive_tick(dom);
     }
     printf("a tick of %d sessions: %.0f us\n", KNOWN, 1e6 * (world_now() - start) / 8);
-    free(dom->slots);
-    dom->slots = NULL;
-    dom->num_slots = 0;
+    free(dom->sessions.slots);
+    dom->sessions.slots = NULL;
+    dom->sessions.size = 0;
     munmap(nothing, sizeof(fab_ofi_ep_t));
 }
 
@@ -79,7 +79,7 @@ static void known_body(world_t *world)
     tick(world, dom, peer);
     fflush(stdout);
     /* of none is anything else there, and the receive buffers are as many as before */
-    CHECK(0 == dom->num_sessions && dom->recv.num == fab_limits.ofi_buffers);
+    CHECK(0 == dom->sessions.used && dom->recv.num == fab_limits.ofi_buffers);
     free(peer);
 }
 
