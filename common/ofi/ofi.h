@@ -34,8 +34,6 @@ void fab_ofi_ep_broke(fab_ofi_ep_t *ep, int rc, const char *why);
 void fab_ofi_ep_tick(fab_ofi_ep_t *ep);
 /* There is no memory for one of the provider's own messages: the same, at the next poll. */
 void fab_ofi_ep_is_speechless(fab_ofi_ep_t *ep);
-/* Nothing of that is to be done any more. */
-void fab_ofi_ep_unlist(fab_ofi_ep_t *ep);
 /* The completion queue was empty: have the broken paths been drained? */
 int fab_ofi_look_at_broken(fab_ofi_domain_t *dom);
 
@@ -99,8 +97,6 @@ int fab_ofi_send_waiting(fab_ofi_domain_t *dom);
 void fab_ofi_send_drop(fab_ofi_ep_t *ep);
 /* Return credits that are due. */
 void fab_ofi_send_credits(fab_ofi_domain_t *dom);
-void fab_ofi_schedule_credits(fab_ofi_ep_t *ep);
-void fab_ofi_unschedule_credits(fab_ofi_ep_t *ep);
 
 static inline bool fab_ofi_can_send(const fab_ofi_ep_t *ep)
 {

@@ -203,7 +203,7 @@ static const char *ses_ask(fab_ses_t *ses)
 static void session_end(fab_ofi_ep_t *ep)
 {
     if (FAB_OFI_NO_INDEX != ep->index) {
-        fab_ofi_unschedule_credits(ep);
+        fab_ofi_dequeue(&ep->dom->due, &ep->due);
         fab_ofi_early_drop(ep);
         slot_give_back(ep);
     }
@@ -299,7 +299,9 @@ static void ses_bye(fab_ses_t *ses, fab_ses_bye_t bye)
 
 static void ses_credit(fab_ses_t *ses)
 {
-    fab_ofi_schedule_credits(ep_of(ses));
+    fab_ofi_ep_t *ep = ep_of(ses);
+
+    fab_ofi_enqueue(&ep->dom->due, &ep->due, ep);
 }
 
 static void ses_close(fab_ses_t *ses, bool lingers)

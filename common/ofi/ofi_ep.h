@@ -39,8 +39,7 @@ struct fab_ofi_ep {
     uint16_t silences;      /* looks in a row without a word of the peer */
     uint32_t own_under_way; /* own messages of this session that libfabric has not reported */
     uint32_t quiet_at;      /* dom->num_quiet when the path broke */
-    bool is_sending, is_due, is_listed, is_in_rma; /* stands in that queue of the domain's */
-    void *spare; /* the fabric's, until it is used: fab_provider_t.spare */
+    void *spare;            /* the fabric's, until it is used: fab_provider_t.spare */
 
     bool is_batch;        /* between the calls of batch(): short messages are packed */
     uint32_t alone_poll;  /* dom->polls when short messages were last sent alone, ... */
@@ -58,11 +57,8 @@ struct fab_ofi_ep {
     uint32_t asked_at; /* dom->ticks when the last frame was sent */
     uint64_t deadline; /* us: of what is left to send */
 
-    TAILQ_ENTRY(fab_ofi_ep) sending_link;
-    TAILQ_ENTRY(fab_ofi_ep) due_link;
-    TAILQ_ENTRY(fab_ofi_ep) broken_link;
-    TAILQ_ENTRY(fab_ofi_ep) rma_link;
-    LIST_ENTRY(fab_ofi_ep) link; /* in dom->eps or dom->lingering */
+    fab_ofi_queued_t sending, due, broken, rma; /* in the domain's queues of these names */
+    LIST_ENTRY(fab_ofi_ep) link;                /* in dom->eps or dom->lingering */
     fab_ofi_addr_t addr;
 };
 

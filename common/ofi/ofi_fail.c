@@ -12,26 +12,10 @@ bool fab_ofi_is_drained(const fab_ses_t *ses)
     return ep->dom->is_dead || ep->dom->num_quiet - ep->quiet_at >= 2;
 }
 
-static void list(fab_ofi_ep_t *ep)
-{
-    if (!ep->is_listed) {
-        ep->is_listed = true;
-        TAILQ_INSERT_TAIL(&ep->dom->broken, ep, broken_link);
-    }
-}
-
-void fab_ofi_ep_unlist(fab_ofi_ep_t *ep)
-{
-    if (ep->is_listed) {
-        ep->is_listed = false;
-        TAILQ_REMOVE(&ep->dom->broken, ep, broken_link);
-    }
-}
-
 void fab_ofi_ep_list_if_broken(fab_ofi_ep_t *ep, const fab_peer_t *peer)
 {
     if (ep == peer->ep && NULL != ep->ses.failure) {
-        list(ep);
+        fab_ofi_enqueue(&ep->dom->broken, &ep->broken, ep);
     }
 }
 
@@ -65,7 +49,7 @@ void fab_ofi_ep_is_speechless(fab_ofi_ep_t *ep)
 {
     if (NULL != ep->peer) {
         ep->is_speechless = true;
-        list(ep);
+        fab_ofi_enqueue(&ep->dom->broken, &ep->broken, ep);
     }
 }
 
@@ -75,25 +59,25 @@ static void look_at(fab_ofi_ep_t *ep)
 
     if (ep->is_speechless) {
         ep->is_speechless = false;
-        fab_ofi_ep_unlist(ep);
+        fab_ofi_dequeue(&dom->broken, &ep->broken);
         fab_ofi_ep_broke(ep, OPAL_ERR_OUT_OF_RESOURCE,
                          fab_sentence(dom->fab, "There is no memory for a message to it."));
     } else if (NULL == ep->ses.failure) {
-        fab_ofi_ep_unlist(ep);
+        fab_ofi_dequeue(&dom->broken, &ep->broken);
     } else if (fab_ofi_is_drained(&ep->ses)) {
-        fab_ofi_ep_unlist(ep);
+        fab_ofi_dequeue(&dom->broken, &ep->broken);
         fab_ses_drained(&ep->ses); /* may release it */
     }
 }
 
 int fab_ofi_look_at_broken(fab_ofi_domain_t *dom)
 {
-    fab_ofi_ep_t *next;
+    fab_ofi_queued_t *next;
     int events = 0;
 
-    for (fab_ofi_ep_t *ep = TAILQ_FIRST(&dom->broken); NULL != ep; ep = next) {
-        next = TAILQ_NEXT(ep, broken_link);
-        look_at(ep); /* others stay in the list, or go to its end */
+    for (fab_ofi_queued_t *at = TAILQ_FIRST(&dom->broken); NULL != at; at = next) {
+        next = TAILQ_NEXT(at, link);
+        look_at(at->ep); /* others stay in the list, or go to its end */
         events++;
     }
     return events;

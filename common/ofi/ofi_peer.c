@@ -167,7 +167,7 @@ void fab_ofi_ep_release(fab_ofi_ep_t *ep)
     fab_ofi_domain_t *dom = ep->dom;
 
     fab_ofi_rma_drop(ep);
-    fab_ofi_ep_unlist(ep);
+    fab_ofi_dequeue(&dom->broken, &ep->broken);
     fab_ses_fini(&ep->ses);
     ep->peer->ep = NULL;
     ep->peer = NULL;

@@ -83,7 +83,7 @@ static __attribute__((noinline)) void on_own(fab_ofi_ep_t *ep, const fab_ofi_hdr
     if (FAB_OFI_ID_CREDIT == id) {
         if (0 != (hdr->app_ctx & FAB_OFI_ASK)) {
             ep->is_answer_due = true;
-            fab_ofi_schedule_credits(ep);
+            fab_ofi_enqueue(&ep->dom->due, &ep->due, ep);
         }
     } else if (FAB_OFI_ID_BYE == id) {
         on_bye(ep, hdr->app_ctx);

@@ -146,22 +146,6 @@ static bool op_step(fab_ofi_op_t *op)
 
 /* ---- those of a peer ----------------------------------------------------- */
 
-static void ep_list(fab_ofi_ep_t *ep)
-{
-    if (!ep->is_in_rma) {
-        ep->is_in_rma = true;
-        TAILQ_INSERT_TAIL(&ep->dom->rma, ep, rma_link);
-    }
-}
-
-static void ep_unlist(fab_ofi_ep_t *ep)
-{
-    if (ep->is_in_rma) {
-        ep->is_in_rma = false;
-        TAILQ_REMOVE(&ep->dom->rma, ep, rma_link);
-    }
-}
-
 /* The first that has something to ask for: the flushing read only after all writes are done. */
 static fab_ofi_op_t *next_op(const fab_ofi_ep_t *ep)
 {
@@ -202,19 +186,20 @@ static fab_ofi_op_t *ended_op(const fab_ofi_ep_t *ep)
 
 int fab_ofi_rma_progress(fab_ofi_domain_t *dom)
 {
+    const fab_ofi_queued_t *at;
     uint32_t num = 0;
     fab_ofi_ep_t *ep;
     int events = 0;
 
-    TAILQ_FOREACH(ep, &dom->rma, rma_link) {
+    TAILQ_FOREACH(at, &dom->rma, link) {
         num++;
     }
-    while (num-- > 0 && NULL != (ep = TAILQ_FIRST(&dom->rma))) {
-        ep_unlist(ep);
+    while (num-- > 0 && NULL != (ep = fab_ofi_queue_first(&dom->rma))) {
+        fab_ofi_dequeue(&dom->rma, &ep->rma);
         events += ep_post(ep);
         fab_ofi_op_t *ended = ended_op(ep);
         if (NULL != ended || NULL != next_op(ep)) {
-            ep_list(ep);
+            fab_ofi_enqueue(&dom->rma, &ep->rma, ep);
             fab_ses_want(&ep->ses);
         }
         if (NULL != ended) {
@@ -244,7 +229,7 @@ int fab_ofi_rma(fab_rma_t *rma)
     op_file(op);
     (void) ep_post(ep);
     if (NULL != next_op(ep) || NULL != ended_op(ep)) {
-        ep_list(ep);
+        fab_ofi_enqueue(&ep->dom->rma, &ep->rma, ep);
     }
     return OPAL_SUCCESS;
 }
@@ -269,7 +254,7 @@ void fab_ofi_xfer_end(fab_ofi_xfer_t *xfer, int status)
             op_file(op);
         }
         (void) ep_post(op->ep);
-        ep_list(op->ep);
+        fab_ofi_enqueue(&op->dom->rma, &op->ep->rma, op->ep);
     }
     free(xfer);
     if (0 == op->in_flight && op_is_posted(op)) {
@@ -281,7 +266,7 @@ void fab_ofi_rma_drop(fab_ofi_ep_t *ep)
 {
     fab_ofi_op_t *op;
 
-    ep_unlist(ep);
+    fab_ofi_dequeue(&ep->dom->rma, &ep->rma);
     ep->num_xfers = 0; /* those under way belong to their operations */
     ep->under_way = 0;
     fab_ofi_unexpose_all(ep->dom, &ep->exposed);

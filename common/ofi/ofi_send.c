@@ -118,14 +118,6 @@ static int send_buf(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 
 /* ---- what waits ---------------------------------------------------------- */
 
-static void enqueue(fab_ofi_ep_t *ep)
-{
-    if (!ep->is_sending) {
-        ep->is_sending = true;
-        TAILQ_INSERT_TAIL(&ep->dom->sending, ep, sending_link);
-    }
-}
-
 static void append(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
 {
     buf->next = NULL;
@@ -135,15 +127,7 @@ static void append(fab_ofi_ep_t *ep, fab_ofi_sbuf_t *buf)
         ep->last_send->next = buf;
     }
     ep->last_send = buf;
-    enqueue(ep);
-}
-
-static void take_off(fab_ofi_ep_t *ep)
-{
-    if (ep->is_sending) {
-        ep->is_sending = false;
-        TAILQ_REMOVE(&ep->dom->sending, ep, sending_link);
-    }
+    fab_ofi_enqueue(&ep->dom->sending, &ep->sending, ep);
 }
 
 /*
@@ -193,11 +177,11 @@ int fab_ofi_send_waiting(fab_ofi_domain_t *dom)
     int events = 0, left = FAB_OFI_EPS_PER_PASS;
     fab_ofi_ep_t *first = NULL, *ep;
 
-    while (left-- > 0 && NULL != (ep = TAILQ_FIRST(&dom->sending)) && ep != first) {
-        take_off(ep);
+    while (left-- > 0 && NULL != (ep = fab_ofi_queue_first(&dom->sending)) && ep != first) {
+        fab_ofi_dequeue(&dom->sending, &ep->sending);
         if (ep_send_waiting(ep, &events)) {
             first = NULL != first ? first : ep;
-            enqueue(ep);
+            fab_ofi_enqueue(&dom->sending, &ep->sending, ep);
         }
     }
     return events;
@@ -210,7 +194,7 @@ void fab_ofi_send_drop(fab_ofi_ep_t *ep)
         ep->to_send = buf->next;
         fab_ofi_pool_put(&ep->dom->send_pool, buf);
     }
-    take_off(ep);
+    fab_ofi_dequeue(&ep->dom->sending, &ep->sending);
 }
 
 /* ---- several in one ------------------------------------------------------- */
@@ -423,29 +407,13 @@ void fab_ofi_send_probe(fab_ofi_ep_t *ep)
     }
 }
 
-void fab_ofi_schedule_credits(fab_ofi_ep_t *ep)
-{
-    if (!ep->is_due) {
-        ep->is_due = true;
-        TAILQ_INSERT_TAIL(&ep->dom->due, ep, due_link);
-    }
-}
-
-void fab_ofi_unschedule_credits(fab_ofi_ep_t *ep)
-{
-    if (ep->is_due) {
-        ep->is_due = false;
-        TAILQ_REMOVE(&ep->dom->due, ep, due_link);
-    }
-}
-
 /* Most went with a message meanwhile. */
 void fab_ofi_send_credits(fab_ofi_domain_t *dom)
 {
     fab_ofi_ep_t *ep;
 
-    while (NULL != (ep = TAILQ_FIRST(&dom->due))) {
-        fab_ofi_unschedule_credits(ep);
+    while (NULL != (ep = fab_ofi_queue_first(&dom->due))) {
+        fab_ofi_dequeue(&dom->due, &ep->due);
         if (FAB_SES_UP == ep->ses.state && !ep->ses.is_broken &&
             (ep->is_answer_due || ep->ses.consumed - ep->ses.told >= dom->ses.window / 4)) {
             fab_ofi_send_own(ep, FAB_OFI_ID_CREDIT, 0);

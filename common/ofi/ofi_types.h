@@ -33,7 +33,13 @@ typedef struct fab_ofi_op fab_ofi_op_t;
 typedef struct fab_ofi_xfer fab_ofi_xfer_t;
 typedef struct fab_ofi_exposed fab_ofi_exposed_t;
 
-typedef TAILQ_HEAD(fab_ofi_ep_queue, fab_ofi_ep) fab_ofi_ep_queue_t;
+/* A queue of endpoints, and what an endpoint has to stand in one. */
+typedef struct fab_ofi_queued {
+    fab_ofi_ep_t *ep; /* NULL: it does not stand there */
+    TAILQ_ENTRY(fab_ofi_queued) link;
+} fab_ofi_queued_t;
+typedef TAILQ_HEAD(fab_ofi_ep_queue, fab_ofi_queued) fab_ofi_ep_queue_t;
+
 typedef STAILQ_HEAD(fab_ofi_via_queue, fab_ofi_via) fab_ofi_via_queue_t;
 typedef LIST_HEAD(fab_ofi_ep_list, fab_ofi_ep) fab_ofi_ep_list_t;
 typedef TAILQ_HEAD(fab_ofi_op_queue, fab_ofi_op) fab_ofi_op_queue_t;
@@ -50,6 +56,32 @@ typedef struct fab_ofi_ctx {
     struct fi_context2 provider;
     fab_ofi_kind_t kind;
 } fab_ofi_ctx_t;
+
+/* At the end of the queue, unless it is there already. */
+static inline void fab_ofi_enqueue(fab_ofi_ep_queue_t *queue, fab_ofi_queued_t *at,
+                                   fab_ofi_ep_t *ep)
+{
+    if (NULL == at->ep) {
+        at->ep = ep;
+        TAILQ_INSERT_TAIL(queue, at, link);
+    }
+}
+
+/* Out of the queue, if it is there. */
+static inline void fab_ofi_dequeue(fab_ofi_ep_queue_t *queue, fab_ofi_queued_t *at)
+{
+    if (NULL != at->ep) {
+        at->ep = NULL;
+        TAILQ_REMOVE(queue, at, link);
+    }
+}
+
+static inline fab_ofi_ep_t *fab_ofi_queue_first(const fab_ofi_ep_queue_t *queue)
+{
+    const fab_ofi_queued_t *first = TAILQ_FIRST(queue);
+
+    return NULL != first ? first->ep : NULL;
+}
 
 static inline uint32_t fab_ofi_min(uint32_t a, uint32_t b)
 {
