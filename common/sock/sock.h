@@ -74,7 +74,6 @@ typedef enum fab_sock_state {
     FAB_SOCK_RACING,     /* asking: has attempts */
     FAB_SOCK_CONNECTING, /* attempt: waits for TCP */
     FAB_SOCK_GREETED,    /* attempt: waits for the challenge */
-    FAB_SOCK_PROBING,    /* waits for a word from the peer's kernel */
     FAB_SOCK_ACCEPTED,   /* answering: waits for the greeting */
     FAB_SOCK_CHALLENGED, /* answering: waits for the first frame */
     FAB_SOCK_OPEN,       /* this side has the proofs that it needs of belonging to the job */
@@ -95,19 +94,18 @@ struct fab_sock {
     uint32_t watched;    /* what epoll tells of it; 0: nothing */
     uint8_t num_drops;   /* closed before the first answer came */
     uint8_t num_ips;
-    uint8_t
-        ip_at; /* of an attempt, or a probe: its address; asking: the last that failed, or won */
+    uint8_t ip_at; /* of an attempt: its address; of an asking one: the last that failed, or won */
     fab_sock_ip_t ips[FAB_SOCK_IPS];
     fab_sock_race_t race;               /* of an asking one */
     fab_sock_t *attempts[FAB_SOCK_IPS]; /* of an asking one; NULL: not connecting */
-    fab_sock_t *probe;                  /* of an asking one; NULL: none */
-    fab_sock_t *ask;                    /* of an attempt, or a probe: whose; NULL: it is neither */
+    int probe;                          /* of an asking one: socket of a datagram; -1: none */
+    fab_sock_t *ask;                    /* of an attempt: whose; NULL: it is none */
     uint8_t from[16];                   /* of a stranger: its address */
     uint64_t begun;                     /* us, of an asking one */
     int error;                          /* errno of the last attempt; 0: closed */
     /*
-     * us: of a probe, its end; for a stranger, until when it may be silent; afterwards 0, and for
-     * the provider to use
+     * us: of an asking one until when its probe may be answered; of a stranger, until when it may
+     * be silent
      */
     uint64_t deadline;
     fab_sock_greeting_t greeting;

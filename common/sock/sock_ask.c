@@ -26,10 +26,7 @@ static void kill_attempts(fab_sock_t *sock)
             sock->attempts[i] = NULL;
         }
     }
-    if (NULL != sock->probe) {
-        fab_sock_kill(sock->probe);
-        sock->probe = NULL;
-    }
+    fab_sock_close_probe(sock);
 }
 
 void fab_sock_kill_all(fab_sock_t *sock)
@@ -54,33 +51,16 @@ static int attempt_connect(fab_sock_t *attempt)
 {
     struct sockaddr_storage to;
     socklen_t len = fab_sock_ip_sockaddr(&attempt->ask->ips[attempt->ip_at], &to);
-    bool is_probe = FAB_SOCK_PROBING == attempt->state;
 
-    attempt->fd = sock_open(attempt->set, to.ss_family, is_probe ? SOCK_DGRAM : SOCK_STREAM);
+    attempt->fd = sock_open(attempt->set, to.ss_family, SOCK_STREAM);
     if (attempt->fd < 0) {
         return errno;
     }
-    if (!is_probe) {
-        fab_sock_set_options(attempt->fd, attempt->set->user.timeout_s);
-    }
+    fab_sock_set_options(attempt->fd, attempt->set->user.timeout_s);
     if (0 != connect(attempt->fd, (struct sockaddr *) &to, len) && EINPROGRESS != errno) {
         return errno;
     }
     return fab_sock_watch(attempt, EPOLL_CTL_ADD);
-}
-
-/* Of this socket, to its address at this index.  NULL: no memory. */
-static fab_sock_t *attempt_new(fab_sock_t *sock, int at, fab_sock_state_t state)
-{
-    fab_sock_t *attempt = fab_sock_new(sock->set);
-
-    if (NULL != attempt) {
-        attempt->ask = sock;
-        attempt->state = state;
-        attempt->ip_at = (uint8_t) at;
-        attempt->greeting = sock->greeting;
-    }
-    return attempt;
 }
 
 void fab_sock_attempt_failed(fab_sock_t *sock, int at, int error, bool may_try_again)
@@ -99,11 +79,15 @@ void fab_sock_attempt_failed(fab_sock_t *sock, int at, int error, bool may_try_a
 /* Try this address. */
 static void attempt_begin(fab_sock_t *sock, int at)
 {
-    fab_sock_t *attempt = attempt_new(sock, at, FAB_SOCK_CONNECTING);
+    fab_sock_t *attempt = fab_sock_new(sock->set);
     int error = ENOMEM;
 
     sock->attempts[at] = attempt;
     if (NULL != attempt) {
+        attempt->ask = sock;
+        attempt->state = FAB_SOCK_CONNECTING;
+        attempt->ip_at = (uint8_t) at;
+        attempt->greeting = sock->greeting;
         error = fab_random(attempt->greeting.nonce, sizeof(attempt->greeting.nonce))
                     ? attempt_connect(attempt)
                     : errno;
@@ -129,17 +113,24 @@ static void sock_race_on(fab_sock_t *sock, uint64_t now)
  */
 static void probe_begin(fab_sock_t *sock, int at, uint64_t now)
 {
-    if (NULL != sock->probe) {
-        fab_sock_kill(sock->probe);
+    struct sockaddr_storage to;
+    socklen_t len = fab_sock_ip_sockaddr(&sock->ips[at], &to);
+
+    fab_sock_close_probe(sock);
+    sock->probe = sock_open(sock->set, to.ss_family, SOCK_DGRAM);
+    sock->deadline = now + FAB_SOCK_PROBE_US;
+    if (sock->probe >= 0 && (0 != connect(sock->probe, (struct sockaddr *) &to, len) ||
+                             0 != send(sock->probe, "", 0, 0))) {
+        fab_sock_close_probe(sock);
     }
-    sock->probe = attempt_new(sock, at, FAB_SOCK_PROBING);
-    if (NULL != sock->probe) {
-        sock->probe->deadline = now + FAB_SOCK_PROBE_US;
-        if (0 != attempt_connect(sock->probe) || 0 != send(sock->probe->fd, "", 0, 0)) {
-            fab_sock_kill(sock->probe);
-            sock->probe = NULL;
-        }
-    }
+}
+
+static bool is_probe_answered(const fab_sock_t *sock)
+{
+    char byte;
+
+    return sock->probe >= 0 && recv(sock->probe, &byte, sizeof(byte), MSG_DONTWAIT) < 0 &&
+           ECONNREFUSED == errno;
 }
 
 /* The host of this address lives: the time begins again. */
@@ -156,20 +147,6 @@ static void host_lives(fab_sock_t *sock, uint64_t now)
                 "(net.core.somaxconn), or a firewall drops connections to it.",
                 fab_sock_ip_text(&sock->ips[sock->ip_at], text, sizeof(text)),
                 sock->set->user.timeout_s);
-    }
-}
-
-void fab_sock_probe_event(fab_sock_t *probe)
-{
-    fab_sock_t *sock = probe->ask;
-    int error = 0;
-    socklen_t len = sizeof(error);
-
-    (void) getsockopt(probe->fd, SOL_SOCKET, SO_ERROR, &error, &len);
-    sock->probe = NULL;
-    fab_sock_kill(probe);
-    if (ECONNREFUSED == error) {
-        host_lives(sock, fab_now_us());
     }
 }
 
@@ -232,13 +209,17 @@ void fab_sock_look_after_race(fab_sock_t *sock, uint64_t now)
 {
     int late;
 
+    if (is_probe_answered(sock)) {
+        fab_sock_close_probe(sock);
+        host_lives(sock, now);
+    }
     while ((late = fab_sock_race_late(&sock->race, now)) >= 0) {
         fab_sock_attempt_failed(sock, late, ETIMEDOUT, true);
         probe_begin(sock, late, now);
     }
     if (fab_sock_race_go_on(&sock->race, now, jitter_of(sock, now))) {
         sock_race_on(sock, now);
-    } else if (NULL == sock->probe || now > sock->probe->deadline) {
+    } else if (sock->probe < 0 || now > sock->deadline) {
         fab_sock_broken(sock);
     }
 }

@@ -24,7 +24,7 @@ fab_sock_t *fab_sock_new(fab_sock_set_t *set)
         return NULL;
     }
     sock->set = set;
-    sock->fd = -1;
+    sock->fd = sock->probe = -1;
     LIST_INSERT_HEAD(&set->socks, sock, link);
     set->num_socks++;
     return sock;
@@ -39,10 +39,19 @@ void fab_sock_close(fab_sock_t *sock)
     }
 }
 
+void fab_sock_close_probe(fab_sock_t *sock)
+{
+    if (sock->probe >= 0) {
+        close(sock->probe);
+        sock->probe = -1;
+    }
+}
+
 void fab_sock_free(fab_sock_t *sock)
 {
     LIST_REMOVE(sock, link);
     fab_sock_close(sock);
+    fab_sock_close_probe(sock);
     sock->set->num_socks--;
     free(sock);
 }

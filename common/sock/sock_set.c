@@ -376,10 +376,6 @@ static void sock_event(fab_sock_t *sock, uint32_t events)
     if (sock->is_dead || sock->fd < 0) {
         return;
     }
-    if (FAB_SOCK_PROBING == sock->state) {
-        fab_sock_probe_event(sock);
-        return;
-    }
     if (FAB_SOCK_CONNECTING == sock->state) {
         if (0 != (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
             sock_connected(sock);

@@ -45,6 +45,7 @@ struct fab_sock_set {
 fab_sock_t *fab_sock_new(fab_sock_set_t *set);
 void fab_sock_free(fab_sock_t *sock);
 void fab_sock_close(fab_sock_t *sock);
+void fab_sock_close_probe(fab_sock_t *sock);
 
 /* It is closed at once, and freed at the end of the poll. */
 void fab_sock_kill(fab_sock_t *sock);
@@ -106,9 +107,6 @@ void fab_sock_attempt_won(fab_sock_t *attempt);
 
 /* That connection was lost without an answer.  may_try_again: not for good. */
 void fab_sock_winner_lost(fab_sock_t *sock, bool may_try_again);
-
-/* The probe got an answer. */
-void fab_sock_probe_event(fab_sock_t *probe);
 
 /* Kill it with its attempts. */
 void fab_sock_kill_all(fab_sock_t *sock);
