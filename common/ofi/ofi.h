@@ -221,6 +221,8 @@ bool fab_ofi_drop(fab_domain_t *dom, fab_peer_t *peer);
 void **fab_ofi_spare(const fab_peer_t *peer);
 fab_moves_t fab_ofi_asked_by_later(fab_peer_t *peer);
 void fab_ofi_ask_owed(fab_peer_t *peer);
+/* peer NULL: of none, to send a word alone.  NULL: no memory. */
+fab_ofi_ep_t *fab_ofi_ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr);
 /* It is done with its peer. */
 void fab_ofi_ep_release(fab_ofi_ep_t *ep);
 /* Free it and all that it owns, sent or not, delivered or not. */

@@ -163,23 +163,15 @@ static fab_ofi_via_t *via_new(fab_ofi_domain_t *dom, uint8_t id, const fab_ofi_f
 static void refuse(fab_ofi_domain_t *dom, const fab_ofi_addr_t *addr, uint32_t index,
                    uint64_t serial, fab_ses_reason_t reason)
 {
-    fab_ofi_ep_t *ep = calloc(1, sizeof(*ep));
+    fab_ofi_ep_t *ep = fab_ofi_ep_new(dom, NULL, addr);
 
     fab_counters.refused++;
     if (NULL == ep) {
         return; /* its sender waits: as long as this process lives, there may be memory again */
     }
-    ep->dom = dom;
-    ep->addr = *addr;
-    ep->to = FI_ADDR_NOTAVAIL;
-    ep->index = FAB_OFI_NO_INDEX;
     ep->peer_index = index;
     ep->peer_cookie = (uint32_t) serial;
     ep->deadline = fab_now_us() + UINT64_C(1000000) * fab_params.ofi_timeout;
-    TAILQ_INIT(&ep->ops);
-    TAILQ_INIT(&ep->posted);
-    LIST_INIT(&ep->exposed);
-    LIST_INSERT_HEAD(&dom->lingering, ep, link);
     if (NULL == make_reachable(ep)) {
         fab_ofi_send_own(ep, FAB_OFI_ID_REFUSE, reason);
     }

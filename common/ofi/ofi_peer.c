@@ -83,7 +83,7 @@ const fab_ops_t fab_ofi_ops = {
 
 /* ---- attach -------------------------------------------------------------- */
 
-static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr)
+fab_ofi_ep_t *fab_ofi_ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_ofi_addr_t *addr)
 {
     fab_ofi_ep_t *ep = malloc(sizeof(*ep));
 
@@ -97,7 +97,7 @@ static fab_ofi_ep_t *ep_new(fab_ofi_domain_t *dom, fab_peer_t *peer, const fab_o
         fab_ses_init(&ep->ses, &dom->ses, peer);
         TAILQ_INIT(&ep->ops);
         TAILQ_INIT(&ep->posted);
-        LIST_INSERT_HEAD(&dom->eps, ep, link);
+        LIST_INSERT_HEAD(NULL != peer ? &dom->eps : &dom->lingering, ep, link);
     }
     return ep;
 }
@@ -140,7 +140,7 @@ int fab_ofi_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
     if (NULL != *why) {
         return OPAL_ERR_UNREACH;
     }
-    peer->ep = ep_new(dom, peer, &addr);
+    peer->ep = fab_ofi_ep_new(dom, peer, &addr);
     if (NULL == peer->ep) {
         *why = "there is not enough memory";
         return OPAL_ERR_OUT_OF_RESOURCE;

@@ -199,7 +199,6 @@ static void on_sealed(fab_sock_t *sock)
     }
     sock->num_in++;
     sock->has_answer = true;
-    sock->deadline = 0;
     fab_sock_set_state(sock, FAB_SOCK_OPEN);
     if (sock->set->spare < 0) { /* one of the job may have the last descriptor */
         (void) fab_sock_raise_max_files();
