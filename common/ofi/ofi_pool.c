@@ -15,11 +15,6 @@ typedef struct fab_ofi_chunk {
     unsigned char bytes[] __attribute__((aligned(64)));
 } fab_ofi_chunk_t;
 
-void fab_ofi_pool_init(fab_ofi_pool_t *pool, size_t size)
-{
-    *pool = (fab_ofi_pool_t){.size = size};
-}
-
 bool fab_ofi_pool_grow(fab_ofi_pool_t *pool)
 {
     const size_t stride = (sizeof(fab_ofi_sbuf_t) + pool->size + 63) & ~(size_t) 63;

@@ -26,13 +26,12 @@ typedef struct fab_ofi_sbuf {
 } fab_ofi_sbuf_t;
 
 typedef struct fab_ofi_pool {
-    size_t size; /* bytes of data */
+    size_t size; /* bytes of data; its user sets it, all else is 0 at first */
     fab_ofi_sbuf_t *free;
     struct fab_ofi_chunk *chunks;
     uint32_t used; /* those that are not free */
 } fab_ofi_pool_t;
 
-void fab_ofi_pool_init(fab_ofi_pool_t *pool, size_t size);
 void fab_ofi_pool_fini(fab_ofi_pool_t *pool);
 /* Some more buffers. False: no memory. */
 bool fab_ofi_pool_grow(fab_ofi_pool_t *pool);

@@ -199,8 +199,7 @@ static const char *open_steps(fab_ofi_domain_t *dom)
     if (dom->eager_limit < FAB_OFI_EAGER_MIN) {
         return fab_sentence(dom->fab, "%s sends too short messages only.", dom->name);
     }
-    fab_ofi_pool_init(&dom->send_pool,
-                      sizeof(fab_ofi_hdr_t) + dom->eager_limit + (size_t) FAB_OFI_ALIGN);
+    dom->send_pool.size = sizeof(fab_ofi_hdr_t) + dom->eager_limit + (size_t) FAB_OFI_ALIGN;
     dom->regs = fab_reg_ops->open(&fab_ofi_reg_how, dom);
     if (NULL == dom->regs) {
         return "The cache of registered memory cannot be opened.";
