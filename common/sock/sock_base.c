@@ -12,9 +12,8 @@
 
 #include "fabric/fab_clock.h"
 
-enum {
-    FAB_SOCK_NOTSENT = 131072
-}; /* bytes that the kernel keeps unsent: what follows waits less */
+/* Bytes that the kernel keeps unsent: what follows waits less. */
+enum { FAB_SOCK_NOTSENT = 131072 };
 
 fab_sock_t *fab_sock_new(fab_sock_set_t *set)
 {
