@@ -186,9 +186,7 @@ typedef struct mca_pml_tm {
     mca_pml_tm_sent_t sent[PML_TM_PROTOCOLS][FAB_NUM_PROVIDERS];
     uint32_t posted_max; /* of communicators that were freed: most receives posted at once */
     uint32_t unexp_max;  /* ... most unexpected messages at once */
-    mca_pml_tm_core_t *free_recvs; /* free requests for receives of plain types */
-    mca_pml_tm_recv_request_t
-        *blocking; /* request kept for the next blocking receive; NULL: in use, or none */
+    mca_pml_tm_core_t *free_recvs; /* free requests of receives */
     /* looks now and then at what waits (pml_tm_hang.c); NULL: not open */
     void (*tick)(void);
     atomic_uint tick_polls; /* empty polls of all of Open MPI since the last tick */

@@ -139,14 +139,8 @@ recv_begin(mca_pml_tm_recv_request_t *req, void *buf, size_t count, ompi_datatyp
  */
 static NOINLINE bool irecv_prepare(ompi_communicator_t *comm)
 {
-    if (NULL == mca_pml_tm.free_recvs) {
-        mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_get();
-
-        if (NULL == req) {
-            return false;
-        }
-        req->core.next = NULL;
-        mca_pml_tm.free_recvs = &req->core;
+    if (!mca_pml_tm_recv_reserve()) {
+        return false;
     }
     if (0 == mca_pml_tm_comm(comm)->num_recvs) {
         OBJ_RETAIN(comm);
@@ -350,19 +344,16 @@ take_wanted(const wanted_t *wanted, unsigned looks, ompi_status_public_t *status
 
 /*
  * The oldest unexpected message that fits: given to the receive, which needs no request then: true.
- * *msg: it needs one, for this message; or NULL.  The request, mca_pml_tm.blocking, is got before:
- * a message that is taken cannot be put back to its place.  Lock held.
+ * *msg: it needs one, for this message; or NULL.  That there is one is made sure before: a message
+ * that is taken cannot be put back to its place.  Lock held.
  */
 static NOINLINE bool take_unexpected(const wanted_t *wanted, mca_pml_tm_msg_t **msg,
                                      ompi_status_public_t *status)
 {
     fab_match_msg_t *match;
 
-    if (OPAL_UNLIKELY(NULL == mca_pml_tm.blocking)) {
-        mca_pml_tm.blocking = mca_pml_tm_recv_get();
-        if (NULL == mca_pml_tm.blocking) {
-            return false;
-        }
+    if (OPAL_UNLIKELY(NULL == mca_pml_tm.free_recvs) && !mca_pml_tm_recv_reserve()) {
+        return false;
     }
     match = fab_match_take(&mca_pml_tm_comm(wanted->comm)->match, wanted->src, wanted->tag);
     if (NULL == match) {
@@ -390,7 +381,7 @@ static inline __attribute__((always_inline)) bool recv_take(const wanted_t *want
         if (take_unexpected(wanted, msg, status)) {
             return true;
         }
-        if (NULL != *msg || NULL == mca_pml_tm.blocking) {
+        if (NULL != *msg || NULL == mca_pml_tm.free_recvs) {
             return false;
         }
     }
@@ -413,41 +404,33 @@ static inline void recv_give(mca_pml_tm_recv_request_t *req, const wanted_t *wan
     }
 }
 
-/* Keep the request of a blocking receive for the next one.  Lock held, if there are threads. */
-static inline void recv_keep(mca_pml_tm_recv_request_t *req)
+/* Free the request of a blocking receive.  Lock held, if there are threads. */
+static inline void recv_free(mca_pml_tm_recv_request_t *req)
 {
     req->core.state = PML_TM_INACTIVE;
     req->req_recv.req_base.req_ompi.req_state = OMPI_REQUEST_INVALID;
-    if (OPAL_LIKELY(NULL == mca_pml_tm.blocking)) {
-        mca_pml_tm.blocking = req;
-    } else {
-        opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
-    }
+    mca_pml_tm_recv_push(req);
 }
 
 /*
- * A blocking receive keeps its request for the next one. It need not retain the communicator, which
- * outlives the call: no other thread can free it.
+ * A blocking receive need not retain the communicator, which outlives the call: no other thread can
+ * free it.
  */
 static NOINLINE int recv_with_request(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
                                       ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_get();
     int rc;
 
-    mca_pml_tm.blocking = NULL; /* a callback may receive, too */
     if (OPAL_UNLIKELY(NULL == req)) {
-        req = mca_pml_tm_recv_get();
-        if (NULL == req) {
-            return OMPI_ERR_OUT_OF_RESOURCE;
-        }
+        return OMPI_ERR_OUT_OF_RESOURCE;
     }
     recv_begin(req, wanted->buf, wanted->count, wanted->datatype, wanted->src, wanted->tag,
                wanted->comm, true, false);
     recv_give(req, wanted, msg);
     mca_pml_tm_complete_done();
     rc = recv_wait(req, status);
-    recv_keep(req);
+    recv_free(req);
     return rc;
 }
 
@@ -467,15 +450,11 @@ static NOINLINE int recv_any(void *buf, size_t count, ompi_datatype_t *datatype,
 static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_msg_t *msg,
                                              ompi_status_public_t *status)
 {
-    mca_pml_tm_recv_request_t *req = mca_pml_tm.blocking;
+    mca_pml_tm_recv_request_t *req = mca_pml_tm_recv_get();
     bool is_retained = false;
     ompi_request_t *request;
     int rc;
 
-    mca_pml_tm.blocking = NULL;
-    if (OPAL_UNLIKELY(NULL == req)) { /* another thread is in a blocking receive */
-        req = mca_pml_tm_recv_get();
-    }
     if (OPAL_UNLIKELY(NULL == req)) {
         fab_mutex_unlock(&mca_pml_tm.fab->lock);
         return OMPI_ERR_OUT_OF_RESOURCE;
@@ -496,7 +475,7 @@ static NOINLINE int recv_with_request_locked(const wanted_t *wanted, mca_pml_tm_
         OMPI_COPY_STATUS(status, request->req_status, false);
     }
     rc = request->req_status.MPI_ERROR;
-    recv_keep(req);
+    recv_free(req);
     fab_mutex_unlock(&mca_pml_tm.fab->lock);
     mca_pml_tm_complete_done();
     if (is_retained) {

@@ -48,7 +48,9 @@ static void recv_release(mca_pml_tm_recv_request_t *req)
     }
     req->core.state = PML_TM_INACTIVE;
     base->req_ompi.req_state = OMPI_REQUEST_INVALID;
-    opal_free_list_return(&mca_pml_base_recv_requests, (opal_free_list_item_t *) req);
+    fab_lock(mca_pml_tm.fab);
+    mca_pml_tm_recv_push(req);
+    fab_unlock(mca_pml_tm.fab);
     OBJ_RELEASE(comm);
 }
 
@@ -198,19 +200,18 @@ int mca_pml_tm_request_free(ompi_request_t **request)
     return OMPI_SUCCESS;
 }
 
-mca_pml_tm_recv_request_t *mca_pml_tm_recv_get(void)
+bool mca_pml_tm_recv_reserve(void)
 {
-    mca_pml_tm_recv_request_t *req = (mca_pml_tm_recv_request_t *) opal_free_list_get(
-        &mca_pml_base_recv_requests);
+    mca_pml_tm_recv_request_t *req;
 
-    if (OPAL_UNLIKELY(NULL == req && NULL != mca_pml_tm.free_recvs)) {
-        req = mca_pml_tm_recv_pop();
+    if (NULL == mca_pml_tm.free_recvs) {
+        req = (mca_pml_tm_recv_request_t *) opal_free_list_get(&mca_pml_base_recv_requests);
+        if (NULL == req) {
+            return false;
+        }
+        mca_pml_tm_recv_push(req);
     }
-    if (OPAL_UNLIKELY(NULL == req)) {
-        req = mca_pml_tm.blocking;
-        mca_pml_tm.blocking = NULL;
-    }
-    return req;
+    return true;
 }
 
 mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
@@ -239,11 +240,6 @@ void mca_pml_tm_recv_fini(void)
     while (NULL != mca_pml_tm.free_recvs) {
         opal_free_list_return(&mca_pml_base_recv_requests,
                               (opal_free_list_item_t *) mca_pml_tm_recv_pop());
-    }
-    if (NULL != mca_pml_tm.blocking) {
-        opal_free_list_return(&mca_pml_base_recv_requests,
-                              (opal_free_list_item_t *) mca_pml_tm.blocking);
-        mca_pml_tm.blocking = NULL;
     }
 }
 

@@ -3,9 +3,8 @@
  * Requests of pml_tm and their states.  doc/states.md has the picture.
  *
  * Send and receive requests derive from Open MPI's base requests and come from its two global free
- * lists, where debuggers and pml_monitoring look for them.  Receive requests of plain types stay
- * with this PML when they are free (mca_pml_tm.free_recvs): to use that list, under the fabric's
- * lock, costs no atomic operation.
+ * lists, where debuggers and pml_monitoring look for them.  Free requests of receives stay here
+ * (mca_pml_tm.free_recvs): to use that list, under the fabric's lock, costs no atomic operation.
  *
  *   state        set by                                    may become
  *   INACTIVE     on the free list; persistent, at rest     ACTIVE
@@ -63,7 +62,7 @@ struct mca_pml_tm_core {
     bool is_seen;      /* waiting, by a tick since it became ACTIVE (pml_tm_hang.c) */
     /* of a blocking call; no other code knows it, so it is completed in place */
     bool is_private;
-    /* a plain receive: it is one of mca_pml_tm_comm_t.num_recvs, and will be of free_recvs */
+    /* a plain receive: it is one of mca_pml_tm_comm_t.num_recvs */
     bool is_counted;
     /* MPI error class; put into the status when it is complete, see below */
     int16_t error;
@@ -316,6 +315,12 @@ static inline mca_pml_tm_core_t *mca_pml_tm_core_of(mca_pml_base_request_t *base
 /* The transport is finished with the request; error: MPI error class for its status. Lock held. */
 void mca_pml_tm_send_finish(mca_pml_tm_send_request_t *req, int error);
 
+/*
+ * Make sure that there is one in free_recvs.  False: no memory, or all that may exist are in use.
+ * Lock held.
+ */
+bool mca_pml_tm_recv_reserve(void);
+
 /* One of free_recvs, of which there is one. Lock held. */
 static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_pop(void)
 {
@@ -325,8 +330,20 @@ static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_pop(void)
     return (mca_pml_tm_recv_request_t *) core->base;
 }
 
-/* A request off the free list; NULL: no memory, or all that may exist are in use. Lock held. */
-mca_pml_tm_recv_request_t *mca_pml_tm_recv_get(void);
+/* A free request joins free_recvs.  Lock held. */
+static inline void mca_pml_tm_recv_push(mca_pml_tm_recv_request_t *req)
+{
+    req->core.next = mca_pml_tm.free_recvs;
+    mca_pml_tm.free_recvs = &req->core;
+}
+
+/* A free request; NULL: as mca_pml_tm_recv_reserve().  Lock held. */
+static inline mca_pml_tm_recv_request_t *mca_pml_tm_recv_get(void)
+{
+    return OPAL_LIKELY(NULL != mca_pml_tm.free_recvs) || mca_pml_tm_recv_reserve()
+               ? mca_pml_tm_recv_pop()
+               : NULL;
+}
 
 /* A request, initialised, inactive; NULL: no memory. Lock not held. */
 mca_pml_tm_recv_request_t *mca_pml_tm_recv_alloc(void *buf, size_t count, ompi_datatype_t *datatype,
