@@ -155,7 +155,6 @@ common_verbs_sources = \
 	common/verbs/verbs_alive.c \
 	common/verbs/verbs_answer.c \
 	common/verbs/verbs_cm.h \
-	common/verbs/verbs_cm_frames.c \
 	common/verbs/verbs_cm_rdma.c \
 	common/verbs/verbs_conn.c \
 	common/verbs/verbs_connect.c \
@@ -171,7 +170,6 @@ common_verbs_sources = \
 	common/verbs/verbs_object.c \
 	common/verbs/verbs_oob.c \
 	common/verbs/verbs_op.c \
-	common/verbs/verbs_pair.c \
 	common/verbs/verbs_path.c \
 	common/verbs/verbs_pool.c \
 	common/verbs/verbs_pool.h \
@@ -182,13 +180,12 @@ common_verbs_sources = \
 	common/verbs/verbs_progress.c \
 	common/verbs/verbs_provider.c \
 	common/verbs/verbs_qp.c \
-	common/verbs/verbs_queues.c \
+	common/verbs/verbs_domain.c \
 	common/verbs/verbs_recv.c \
 	common/verbs/verbs_reg.c \
 	common/verbs/verbs_reg.h \
 	common/verbs/verbs_resolve.c \
 	common/verbs/verbs_rma.c \
-	common/verbs/verbs_sleep.c \
 	common/verbs/verbs_srq.c \
 	common/verbs/verbs_tm.c \
 	common/verbs/verbs_tm_poll.c \

@@ -52,16 +52,13 @@ void fab_verbs_give_up(fab_verbs_domain_t *dom, const char *what, const char *wh
  */
 int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verbs_buf_t *buf,
                         fab_verbs_op_t *op);
-/* A send buffer; NULL: none now. */
-fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom);
 /*
  * Post a message: tmh, then len bytes of data.  buf: a send buffer of the caller's, which is given
  * back; it has the payload, behind room for tmh, if data is NULL.  NULL: data is copied.
  */
 int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
                         const void *data, size_t len, fab_verbs_buf_t *buf);
-/* Begin a chain: work requests may be held back until its end. */
-void fab_verbs_chain_begin(fab_verbs_conn_t *conn);
+/* The end of a chain (dom->chained): hand over the work requests that were held back. */
 void fab_verbs_chain_end(fab_verbs_domain_t *dom);
 
 /* The longest payload of a message, and the size of a buffer, bytes. */
@@ -99,33 +96,20 @@ static inline bool fab_verbs_owes_credit(const fab_verbs_conn_t *conn)
     return ses->consumed - ses->told >= (uint32_t) (conn->granted + 1) / 2;
 }
 
-/* ---- verbs_pair.c ---- */
-
-/* The process's address as if this port of it were its first; it has no matching hardware then. */
-fab_verbs_addr_t fab_verbs_addr_at(const fab_verbs_addr_t *addr, uint8_t port);
-/* An endpoint with this address, which is sound; in dom->eps.  NULL: there is no memory. */
-fab_verbs_ep_t *fab_verbs_ep_new(fab_verbs_domain_t *dom, fab_peer_t *peer,
-                                 const fab_verbs_addr_t *addr, uint32_t pair, uint8_t remote);
-/* Of the peer's port that is used or will be: FAB_VERBS_ADDR_*. */
-uint16_t fab_verbs_peer_flags(const fab_verbs_ep_t *ep);
-
-/* The first pair from this one on without a flaw, and its ports.  NULL, or the last one's flaw. */
-const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
-                                const fab_verbs_addr_t *addr, uint32_t *pair, uint8_t *own,
-                                uint8_t *remote);
-
 /* ---- verbs_path.c ---- */
 
 /* READs that a queue pair serves at a time. */
 uint8_t fab_verbs_reads_served(const fab_verbs_domain_t *dom);
 /* All return an errno.  To INIT: */
 int fab_verbs_qp_init(fab_verbs_domain_t *dom, struct ibv_qp *qp);
-/* To ready to receive, from the queue pair peer_qpn at the port of frame->addr. */
+/* To ready to receive, from the queue pair peer_qpn at this port. */
 int fab_verbs_qp_to_receive(const fab_verbs_domain_t *dom, struct ibv_qp *qp,
-                            const fab_verbs_frame_t *frame, uint32_t peer_qpn, uint32_t peer_psn);
+                            const fab_verbs_port_addr_t *to, uint32_t peer_qpn, uint32_t peer_psn);
 /* To ready to send; reads: READs that the peer serves at a time. */
 int fab_verbs_qp_to_send(const fab_verbs_domain_t *dom, struct ibv_qp *qp, uint32_t psn,
                          uint8_t reads);
+/* The peer's queue pairs are known: those of the connection are made ready to receive. */
+int fab_verbs_conn_to_receive(const fab_verbs_job_t *job);
 
 /* ---- verbs_resolve.c ---- */
 
@@ -139,8 +123,8 @@ struct fab_verbs_job {
 
 /* Do the step of a copy of this job.  False: there is no thread for it, do it now. */
 bool fab_verbs_resolve_submit(const fab_verbs_job_t *job);
-/* Go on with the jobs that have ended. */
-void fab_verbs_resolve_poll(fab_verbs_domain_t *dom);
+/* A job that has ended, which the caller frees; NULL: none has. */
+fab_verbs_job_t *fab_verbs_resolve_poll(fab_verbs_domain_t *dom);
 /* Something has ended: the descriptor was readable. */
 void fab_verbs_resolve_is_awake(fab_verbs_domain_t *dom);
 /*
@@ -204,19 +188,11 @@ bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep);
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv);
 
 /*
- * Memory of this process for a READ or WRITE.  access: FAB_REG_*.  NULL: it
- * cannot be registered, which is counted.
+ * Memory of this process for a READ or WRITE.  access: FAB_REG_*.  NULL: it cannot be registered,
+ * which is counted.
  */
 fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len,
                               unsigned access);
-/* The device's key in one that a process made. */
-uint32_t fab_verbs_rkey(const fab_rkey_t *rkey);
-/* Was it made for this port of that process? */
-bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port);
-
-/* Has it one for this further port, too, for shares (verbs_rails.c)?  The device's key there. */
-bool fab_verbs_has_rail_key(const fab_rkey_t *rkey, uint8_t port);
-uint32_t fab_verbs_rail_key(const fab_rkey_t *rkey, uint8_t port);
 
 /* ---- verbs_tm_test.c: the self-test of matching hardware ---- */
 
@@ -232,8 +208,8 @@ const char *fab_verbs_tm_test(fab_verbs_domain_t *dom, uint32_t max_tags, uint32
 /* ---- verbs_gid.c: GIDs of RoCE ports ---- */
 
 /*
- * Choose among the port's GIDs, or take the user's; fills gid_index and, of addr, gid and gid_type.
- * NULL, or why there is none.
+ * Choose among the port's GIDs, or take the user's; fills gid_index and, of port_addr, gid and
+ * gid_type.  NULL, or why there is none.
  */
 const char *fab_verbs_gid_choose(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t port);
 
@@ -301,13 +277,11 @@ void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why);
 /* ---- verbs_port.c ---- */
 
 /*
- * Choose the port's partition, or take the user's; fills pkey_index and, of addr, pkey. NULL, or
- * why it cannot be used.
+ * What this port's address is; fills gid_index, pkey_index and port_addr.  NULL, or why the port
+ * cannot be used.
  */
-const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
-                                     const struct ibv_port_attr *port);
-/* Fill sl and traffic_class, after the GID is known. */
-void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device);
+const char *fab_verbs_port_look_at(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
+                                   const struct ibv_port_attr *port);
 
 /*
  * What of the port's address is no longer what other processes were told at the start; NULL:
@@ -315,29 +289,8 @@ void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device);
  */
 const char *fab_verbs_port_change(const fab_verbs_domain_t *dom);
 
-/* Of a port: enum ibv_mtu, no larger than the user wants. */
-uint8_t fab_verbs_port_mtu(const struct ibv_port_attr *port);
-/*
- * Use this port: opens the device; fills all that the port tells, in addr too.  cm_ops is set.
- * NULL, or why it cannot be.
- */
+/* Use this port: opens the device; fills all that the port tells.  NULL, or why it cannot be. */
 const char *fab_verbs_port_use(fab_verbs_domain_t *dom, struct ibv_device *device, uint8_t num);
-
-/* ---- verbs_sleep.c: completions that end a sleep: see fab_sleep() ---- */
-
-/* Before the completion queues are made: what they report to.  Without it sleeps just end later. */
-void fab_verbs_sleep_open(fab_verbs_domain_t *dom);
-/* After they are destroyed. */
-void fab_verbs_sleep_close(fab_verbs_domain_t *dom);
-/* Watch it with the sockets, as soon as both exist. */
-void fab_verbs_sleep_watch(fab_verbs_domain_t *dom);
-/*
- * The next completion is an event.  What came before is not: poll once more.  False: there is
- * nothing to arm.
- */
-bool fab_verbs_sleep_arm(fab_verbs_domain_t *dom);
-/* Take the events. */
-void fab_verbs_sleep_disarm(fab_verbs_domain_t *dom);
 
 /* ---- verbs_srq.c: the shared receive queue ---- */
 
@@ -390,12 +343,26 @@ void fab_verbs_op_end(fab_verbs_op_t *op);
 /* A share that a rail has not read: the endpoint that it helps reads it. */
 void fab_verbs_op_give_back(fab_verbs_op_t *share, fab_verbs_ep_t *main);
 
-/* ---- verbs_queues.c: the domain's queues and buffers, which are made when they are needed ---- */
+/* ---- verbs_domain.c ---- */
 
+/* A new domain, of the first port if first is NULL; NULL: no memory. */
+fab_verbs_domain_t *fab_verbs_domain_alloc(fab_t *fab, fab_verbs_domain_t *first);
+/* Of its device, once that is known: protection domain, cache. NULL, or why not. */
+const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom);
 /* Queues and buffers are needed: make them, if that was not done. NULL, or why that cannot be. */
 const char *fab_verbs_start(fab_verbs_domain_t *dom);
-/* Destroy what fab_verbs_start() made; no connection is left. */
-void fab_verbs_stop(fab_verbs_domain_t *dom);
+/* Free a domain without connections and endpoints. */
+void fab_verbs_domain_free(fab_verbs_domain_t *dom);
+
+/* Completions end a sleep, see fab_sleep(): watched with the sockets, as soon as both exist. */
+void fab_verbs_sleep_watch(fab_verbs_domain_t *dom);
+/*
+ * The next completion is an event.  What came before is not: poll once more.  False: there is
+ * nothing to arm.
+ */
+bool fab_verbs_sleep_arm(fab_verbs_domain_t *dom);
+/* Take the events. */
+void fab_verbs_sleep_disarm(fab_verbs_domain_t *dom);
 
 /* ---- verbs_conn.c ---- */
 
@@ -421,13 +388,13 @@ void fab_verbs_conn_end_lingering(fab_verbs_domain_t *dom, uint64_t now);
 
 /* ---- verbs_ports.c ---- */
 
-/* A new domain, of the first port if first is NULL; NULL: no memory. */
-fab_verbs_domain_t *fab_verbs_domain_alloc(fab_t *fab, fab_verbs_domain_t *first);
-/* Of its device, once that is known: protection domain, cache. NULL, or why not. */
-const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom);
-/* Free a domain without connections and endpoints. */
-void fab_verbs_domain_free(fab_verbs_domain_t *dom);
-
+/* An endpoint with this address, which is sound; in dom->eps.  NULL: there is no memory. */
+fab_verbs_ep_t *fab_verbs_ep_new(fab_verbs_domain_t *dom, fab_peer_t *peer,
+                                 const fab_verbs_addr_t *addr, uint32_t pair, uint8_t remote);
+/* The first pair from this one on without a flaw, and its ports.  NULL, or the last one's flaw. */
+const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
+                                const fab_verbs_addr_t *addr, uint32_t *pair, uint8_t *own,
+                                uint8_t *remote);
 /* This process's port with this index, which is opened if it is not yet.  NULL: *why. */
 fab_verbs_domain_t *fab_verbs_port_domain(fab_verbs_domain_t *first, uint8_t index,
                                           const char **why);
@@ -439,28 +406,12 @@ fab_verbs_domain_t *fab_verbs_ports_choose(fab_verbs_domain_t *first, uint64_t n
                                            const fab_verbs_addr_t *addr, uint32_t *pair,
                                            uint8_t *remote, const char **why);
 
-/* The domains of a process, the first port's first: n from 0 on. NULL: no more. */
-static inline fab_verbs_domain_t *fab_verbs_nth(fab_verbs_domain_t *first, int n)
-{
-    if (0 == n) {
-        return first;
-    }
-    for (int i = 0; i < FAB_VERBS_PORTS - 1; i++) {
-        if (NULL != first->others[i] && 0 == --n) {
-            return first->others[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- verbs_evict.c ---- */
 
 /* Is nothing under way on it but messages, which will be delivered? */
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn);
-/* Another connection is to be made. */
-void fab_verbs_make_room(fab_verbs_domain_t *dom);
-/* Of those that are too many in this process give up the idle ones. */
-void fab_verbs_evict_surplus(fab_verbs_domain_t *first);
+/* So many connections more are to be made: of what is too many then, give up idle ones. */
+void fab_verbs_make_room(fab_verbs_domain_t *first, uint32_t more);
 
 /* ---- verbs_connect.c: the making of a session's path ---- */
 
@@ -469,8 +420,7 @@ enum {
     FAB_VERBS_MAX_ASKING = 64,
 };
 
-/* Ask for a connection, which begins when its turn comes. */
-void fab_verbs_connect(fab_verbs_ep_t *ep);
+/* Ask for connections, as many at a time as may be. */
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom);
 /* Leave the queue of those that wait, or are probed. */
 void fab_verbs_stop_waiting(fab_verbs_ep_t *ep);
@@ -481,12 +431,8 @@ void fab_verbs_connect_cancel(fab_verbs_ep_t *ep);
 void fab_verbs_on_proven(fab_sock_t *sock, void *frame);
 /* It has a connection that is not used, if need be a new one.  NULL, or why not. */
 const char *fab_verbs_conn_prepare(fab_verbs_ep_t *ep);
-/* The QPs of the asking side are ready: see whether the path works. */
-void fab_verbs_connect_probe(fab_verbs_ep_t *ep);
-/* Those of the asked side are: say so. */
+/* The QPs of the asked side are ready: say so. */
 void fab_verbs_welcome(fab_verbs_ep_t *ep);
-/* The HELLO that came by this socket. */
-const fab_verbs_frame_t *fab_verbs_frame_in(const void *via);
 
 /* ---- verbs_rails.c ---- */
 
@@ -496,10 +442,8 @@ void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op);
 fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair);
 /* End its connection.  False: what is in flight has not ended yet, call it again. */
 bool fab_verbs_rail_stop(fab_verbs_ep_t *rail, uint64_t now);
-/* It is not used any more: tell the peer, whose device may wait for ever. */
+/* It is not used any more. */
 void fab_verbs_rail_failed(fab_verbs_ep_t *rail, const char *why);
-/* The peer says that a rail has failed. */
-void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair);
 /*
  * The peer's connection ends, or moves: its rails are not used any more.  What they have not begun
  * is given back, what is under way goes on.
@@ -555,8 +499,8 @@ int fab_verbs_settle(fab_verbs_domain_t *dom);
 
 extern const fab_ses_ops_t fab_verbs_ses_ops;
 
-/* The QPs were made ready in a thread, or cannot be. */
-void fab_verbs_connect_resolved(const fab_verbs_job_t *job);
+/* Go on with those whose step in a thread has ended. */
+void fab_verbs_connect_resolved(fab_verbs_domain_t *dom);
 /* Of those that are being probed: see whose packet has passed, or will not. */
 void fab_verbs_connect_probed(fab_verbs_domain_t *dom);
 

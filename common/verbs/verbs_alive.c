@@ -80,12 +80,10 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
         /* what was in it is lost without a completion, and new connections would use it too */
-        dom->is_dead = true;
-        fab_verbs_fail_all(dom, "lost a queue");
+        fab_verbs_give_up(dom, "lost a queue", ibv_event_type_str(event->event_type));
         break;
     case IBV_EVENT_DEVICE_FATAL:
-        dom->is_dead = true;
-        fab_verbs_fail_all(dom, "failed");
+        fab_verbs_give_up(dom, "failed", ibv_event_type_str(event->event_type));
         break;
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_GID_CHANGE:

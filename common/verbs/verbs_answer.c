@@ -5,6 +5,7 @@
  */
 #include "verbs/verbs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "verbs/verbs_cm.h"
@@ -13,7 +14,11 @@
 
 static const char *ses_ask(fab_ses_t *ses)
 {
-    fab_verbs_connect(fab_verbs_ep_of(ses));
+    fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
+
+    TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
+    fab_verbs_set_path(ep, FAB_VERBS_WAITING);
+    fab_verbs_connect_waiting(ep->dom);
     return NULL; /* what fails is told later */
 }
 
@@ -23,13 +28,19 @@ static void ses_cancel(fab_ses_t *ses)
     fab_verbs_connect_cancel(fab_verbs_ep_of(ses));
 }
 
+/* HELLO and WELCOME are in frames. */
+static const fab_verbs_frame_t *frame_at(const fab_ses_msg_t *msg)
+{
+    return (const fab_verbs_frame_t *) (const void *) msg;
+}
+
 static const char *ses_answer(fab_ses_t *ses, void *via, const fab_ses_msg_t *welcome)
 {
     fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
     const char *why = fab_verbs_conn_prepare(ep);
 
     (void) welcome; /* the session keeps what is in it */
-    why = NULL == why ? fab_verbs_conn_connect(ep->conn, fab_verbs_frame_in(via)) : why;
+    why = NULL == why ? fab_verbs_conn_connect(ep->conn, frame_at(fab_sock_via_hello(via))) : why;
     if (NULL != why) {
         return why;
     }
@@ -54,18 +65,29 @@ static void ses_refuse(fab_ses_domain_t *ses_dom, void *via, const fab_ses_msg_t
     fab_sock_release(sock);
 }
 
+/* WELCOME came: the path is made, or proved. */
+static void make_path(fab_verbs_ep_t *ep)
+{
+    if (fab_verbs_is_iwarp(ep->dom)) {
+        ep->dom->cm_ops->connect(ep);
+    } else {
+        TAILQ_INSERT_TAIL(&ep->dom->probing, ep, waiting_link);
+        fab_verbs_set_path(ep, FAB_VERBS_PROBING);
+        fab_verbs_conn_send_control(ep->conn, FAB_VERBS_WORD_TRY);
+    }
+}
+
 static const char *ses_accept(fab_ses_t *ses, const fab_ses_msg_t *welcome)
 {
     fab_verbs_ep_t *ep = fab_verbs_ep_of(ses);
-    const fab_verbs_frame_t *frame = (const fab_verbs_frame_t *) (const void *) welcome;
-    const char *why = fab_verbs_conn_connect(ep->conn, frame);
+    const char *why = fab_verbs_conn_connect(ep->conn, frame_at(welcome));
 
     if (NULL != why) {
         return why;
     }
     fab_verbs_set_path(ep, FAB_VERBS_OPENING);
     if (NULL == ep->conn->job) {
-        ep->dom->cm_ops->connect(ep);
+        make_path(ep);
     }
     return NULL;
 }
@@ -286,7 +308,8 @@ static void cannot_welcome(fab_verbs_ep_t *ep, const char *why)
     fab_ses_via_broke(&ep->ses, why);
 }
 
-void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
+/* The QPs were made ready to receive in a thread, or cannot be. */
+static void resolved(const fab_verbs_job_t *job)
 {
     fab_verbs_ep_t *ep = job->conn->ep;
     const char *why;
@@ -296,13 +319,27 @@ void fab_verbs_connect_resolved(const fab_verbs_job_t *job)
     }
     why = fab_verbs_conn_connected(job->conn, job->error);
     if (FAB_SES_TRYING == ep->ses.state && NULL == why) {
-        ep->dom->cm_ops->connect(ep);
+        make_path(ep);
     } else if (FAB_SES_TRYING == ep->ses.state) {
         fab_ses_path_broke(&ep->ses, OPAL_ERR_UNREACH, why);
     } else if (NULL == why) {
         fab_verbs_welcome(ep);
     } else {
         cannot_welcome(ep, why);
+    }
+}
+
+void fab_verbs_connect_resolved(fab_verbs_domain_t *dom)
+{
+    fab_verbs_job_t *job;
+
+    while (NULL != (job = fab_verbs_resolve_poll(dom))) {
+        if (fab_verbs_is_iwarp(dom)) {
+            dom->cm_ops->asked(job);
+        } else {
+            resolved(job);
+        }
+        free(job);
     }
 }
 

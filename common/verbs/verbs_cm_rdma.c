@@ -152,13 +152,14 @@ static __attribute__((format(printf, 2, 3))) void cm_give_up(fab_verbs_ep_t *ep,
 {
     char what[192], text[INET6_ADDRSTRLEN] = "its address";
     struct sockaddr_storage to;
-    bool is_v4 = sizeof(struct sockaddr_in) == cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    bool is_v4 = sizeof(struct sockaddr_in) ==
+                 cm_sockaddr(ep->addr.ports[0].gid, ep->addr.cm_port, &to);
     va_list args;
 
     va_start(args, format);
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
-    (void) inet_ntop(to.ss_family, ep->addr.gid + (is_v4 ? 12 : 0), text, sizeof(text));
+    (void) inet_ntop(to.ss_family, ep->addr.ports[0].gid + (is_v4 ? 12 : 0), text, sizeof(text));
     fab_verbs_broke(ep, OPAL_ERR_UNREACH, "%s cannot connect to it by rdma_cm (%s, port %u): %s.",
                     ep->dom->name, text, ep->addr.cm_port, what);
 }
@@ -204,8 +205,8 @@ static void cm_connect(fab_verbs_ep_t *ep)
     struct sockaddr_storage from, to;
 
     conn->is_cm_begun = true;
-    (void) cm_sockaddr(ep->dom->addr.gid, 0, &from);
-    (void) cm_sockaddr(ep->addr.gid, ep->addr.cm_port, &to);
+    (void) cm_sockaddr(ep->dom->port_addr.gid, 0, &from);
+    (void) cm_sockaddr(ep->addr.ports[0].gid, ep->addr.cm_port, &to);
     if (0 != rdma_create_id(ep->dom->cm->channel, &conn->cm_id, conn, RDMA_PS_TCP)) {
         conn->cm_id = NULL;
         cm_give_up(ep, "no id: %s", strerror(errno));
@@ -366,14 +367,13 @@ static void cm_failed(fab_verbs_conn_t *conn, const struct rdma_cm_event *event)
     }
 }
 
-static bool cm_lost(fab_verbs_conn_t *conn)
+static void cm_lost(fab_verbs_conn_t *conn)
 {
     if (NULL != conn->ep) {
         fab_verbs_broke(conn->ep, OPAL_ERR_PROC_ABORTED,
                         "It ended the connection (%s): its process has ended, or failed.",
                         conn->dom->name);
     }
-    return true;
 }
 
 /* All that came by it was taken. */
@@ -384,7 +384,7 @@ static void cm_ended(fab_verbs_conn_t *conn)
         (void) cm_start_over(conn);
     } else {
         conn->is_broken = true;
-        (void) cm_lost(conn);
+        cm_lost(conn);
     }
 }
 
@@ -505,7 +505,7 @@ static int cm_listen(fab_verbs_domain_t *dom)
     struct sockaddr_storage at;
     int error = 0;
 
-    (void) cm_sockaddr(dom->addr.gid, 0, &at);
+    (void) cm_sockaddr(dom->port_addr.gid, 0, &at);
     for (int i = 0; i < FAB_VERBS_CM_BINDS && (0 == i || EADDRINUSE == error); i++) {
         struct rdma_cm_id *id;
         if (0 != rdma_create_id(dom->cm->channel, &id, NULL, RDMA_PS_TCP)) {
@@ -558,14 +558,13 @@ static const char *cm_open(fab_verbs_domain_t *dom)
 /* ---- the table ---------------------------------------------------------- */
 
 static const fab_verbs_cm_ops_t cm_ops = {
-    .is_iwarp = true,
     .find_ip = cm_find_ip,
     .open = cm_open,
     .close = cm_close,
     .poll = cm_poll,
-    .step = cm_ask,
-    .stepped = cm_asked,
     .connect = cm_connect,
+    .ask = cm_ask,
+    .asked = cm_asked,
     .forget = cm_forget,
     .lost = cm_lost,
 };

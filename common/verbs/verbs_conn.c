@@ -130,10 +130,11 @@ static void conn_broke(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
     if (IBV_WC_RETRY_EXC_ERR != wc->status) {
         fab_verbs_async(conn->dom); /* an event may say why: of the queue pair, or of the port */
     }
-    if (IBV_WC_WR_FLUSH_ERR == wc->status && conn->dom->cm_ops->lost(conn)) {
-        return;
+    if (IBV_WC_WR_FLUSH_ERR == wc->status && fab_verbs_is_iwarp(conn->dom)) {
+        conn->dom->cm_ops->lost(conn);
+    } else {
+        say_broken(conn, wc);
     }
-    say_broken(conn, wc);
 }
 
 void fab_verbs_conn_complete(fab_verbs_conn_t *conn, const struct ibv_wc *wc)
@@ -174,7 +175,7 @@ bool fab_verbs_conn_drain(fab_verbs_conn_t *conn, uint64_t now)
     if (fab_verbs_conn_is_asking(conn)) {
         return false;
     }
-    if (dom->cm_ops->is_iwarp || dom->is_dead || 0 == conn->peer_qpn ||
+    if (fab_verbs_is_iwarp(dom) || dom->is_dead || 0 == conn->peer_qpn ||
         (0 != conn->drain_until && now > conn->drain_until)) {
         return true;
     }
@@ -201,7 +202,9 @@ void fab_verbs_conn_destroy(fab_verbs_conn_t *conn, int status)
     if (NULL != dom->tm) {
         fab_verbs_tm_conn_gone(conn);
     }
-    conn->dom->cm_ops->forget(conn);
+    if (fab_verbs_is_iwarp(dom)) {
+        dom->cm_ops->forget(conn);
+    }
     while (conn->tail != conn->head) {
         conn_retire(conn, status);
     }

@@ -87,17 +87,10 @@ const char *fab_verbs_conn_prepare(fab_verbs_ep_t *ep)
         fab_verbs_conn_release(ep);
     }
     if (NULL == ep->conn) {
-        fab_verbs_make_room(ep->dom);
+        fab_verbs_make_room(ep->dom->first, 1);
         ep->conn = fab_verbs_conn_open(ep, &why);
     }
     return why;
-}
-
-void fab_verbs_connect(fab_verbs_ep_t *ep)
-{
-    TAILQ_INSERT_TAIL(&ep->dom->waiting, ep, waiting_link);
-    fab_verbs_set_path(ep, FAB_VERBS_WAITING);
-    fab_verbs_connect_waiting(ep->dom);
 }
 
 void fab_verbs_connect_waiting(fab_verbs_domain_t *dom)
@@ -148,11 +141,6 @@ void fab_verbs_connect_cancel(fab_verbs_ep_t *ep)
 
 /* ---- answering ---------------------------------------------------------- */
 
-const fab_verbs_frame_t *fab_verbs_frame_in(const void *via)
-{
-    return (const fab_verbs_frame_t *) (const void *) ((const fab_sock_t *) via)->frame;
-}
-
 void fab_verbs_welcome(fab_verbs_ep_t *ep)
 {
     const fab_ses_msg_t msg = {
@@ -161,13 +149,4 @@ void fab_verbs_welcome(fab_verbs_ep_t *ep)
 
     fab_verbs_set_path(ep, FAB_VERBS_OPEN);
     fab_sock_send(ep->sock, &welcome);
-}
-
-/* ---- the path ----------------------------------------------------------- */
-
-void fab_verbs_connect_probe(fab_verbs_ep_t *ep)
-{
-    TAILQ_INSERT_TAIL(&ep->dom->probing, ep, waiting_link);
-    fab_verbs_set_path(ep, FAB_VERBS_PROBING);
-    fab_verbs_conn_send_control(ep->conn, FAB_VERBS_WORD_TRY);
 }

@@ -128,27 +128,6 @@ static void note_why_not(fab_verbs_search_t *search, const char *device, int por
              where, reason);
 }
 
-/* NULL: the port can be used. */
-static const char *port_flaw(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
-                             const struct ibv_port_attr *port)
-{
-    if (IBV_PORT_ACTIVE != port->state) {
-        return "the port is not active";
-    }
-    if (IBV_TRANSPORT_IWARP == ctx->device->transport_type) {
-        return NULL != fab_verbs_cm_rdma
-                   ? fab_verbs_cm_rdma->find_ip(ctx, num, dom->addr.gid)
-                   : "iWARP needs librdmacm, without which this was built (package librdmacm-dev)";
-    }
-    if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
-        return fab_verbs_gid_choose(dom, ctx, num);
-    }
-    if (0 == port->lid && 0 == (port->flags & IBV_QPF_GRH_REQUIRED)) {
-        return "the port has no LID: does a subnet manager run?";
-    }
-    return fab_verbs_port_partition(dom, ctx, num, port);
-}
-
 static fab_verbs_kind_of_port_t kind_of(const struct ibv_device *device,
                                         const struct ibv_port_attr *port)
 {
@@ -173,28 +152,6 @@ static uint32_t speed_of(const struct ibv_port_attr *port)
     return width * speed;
 }
 
-/* The address of a port without flaw, of which port_flaw() has left a part in the domain's. */
-static fab_verbs_port_addr_t addr_of(const fab_verbs_domain_t *dom, struct ibv_context *ctx,
-                                     uint8_t num, const struct ibv_port_attr *port)
-{
-    fab_verbs_port_addr_t addr = {
-        .lid = port->lid,
-        .mtu = fab_verbs_port_mtu(port),
-        .flags = 0 != (port->flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0,
-    };
-    union ibv_gid gid = {.raw = {0}};
-
-    if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
-        memcpy(addr.gid, dom->addr.gid, sizeof(addr.gid));
-        addr.gid_type = dom->addr.gid_type;
-        addr.flags = 0;
-    } else if (0 == ibv_query_gid(ctx, num, 0, &gid)) {
-        memcpy(addr.gid, &gid, sizeof(addr.gid));
-        addr.pkey = dom->addr.pkey;
-    }
-    return addr;
-}
-
 static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
                          struct ibv_context *ctx, uint8_t num)
 {
@@ -207,18 +164,18 @@ static void look_at_port(fab_verbs_search_t *search, struct ibv_device *device,
     if (!is_wanted(search, name, num)) {
         flaw = search->unwanted;
     } else if (0 == ibv_query_port(ctx, num, &port)) {
-        flaw = port_flaw(search->dom, ctx, num, &port);
+        flaw = IBV_PORT_ACTIVE != port.state ? "the port is not active"
+                                             : fab_verbs_port_look_at(search->dom, ctx, num, &port);
     }
     if (NULL != flaw) {
         note_why_not(search, name, num, flaw);
     } else if (search->num_ports < FAB_VERBS_PORTS_MAX) {
-        search->ports[search->num_ports++] = (fab_verbs_port_t){
-            .device = device,
-            .num = num,
-            .kind = kind_of(device, &port),
-            .speed = speed_of(&port),
-            .parts = 1,
-            .addr = addr_of(search->dom, ctx, num, &port)};
+        search->ports[search->num_ports++] = (fab_verbs_port_t){.device = device,
+                                                                .num = num,
+                                                                .kind = kind_of(device, &port),
+                                                                .speed = speed_of(&port),
+                                                                .parts = 1,
+                                                                .addr = search->dom->port_addr};
     }
 }
 
@@ -402,35 +359,36 @@ static bool may_share(const fab_verbs_search_t *search, const fab_verbs_port_t *
                       const fab_verbs_port_t *first)
 {
     return search->dom->fab->config.num_local < (uint32_t) search->num_ports &&
-           search->dom->addr.num_others + 1u < fab_limits.verbs_rails &&
+           search->dom->addr.num_ports < fab_limits.verbs_rails &&
            (0 == port->speed || port->speed >= first->speed / 2) &&
            0 != memcmp(port->addr.gid, first->addr.gid, sizeof(port->addr.gid));
 }
 
-/* Ports that the process uses besides the first, in the order of nearness. */
-static void take_others(fab_verbs_search_t *search, const fab_verbs_port_t *first)
+/* The process uses this port. */
+static void take_port(fab_verbs_search_t *search, const fab_verbs_port_t *port,
+                      const fab_verbs_port_t *first)
 {
     fab_verbs_domain_t *dom = search->dom;
-    fab_verbs_addr_t *addr = &dom->addr;
+    fab_verbs_port_addr_t addr = port->addr;
+    fab_verbs_port_name_t *name = &dom->names[dom->addr.num_ports];
 
-    addr->rail = rail_of(search, first);
-    addr->speed = speed_in_100_mbit(first);
-    if (FAB_VERBS_IWARP == first->kind) {
-        return;
-    }
-    for (int i = 0; i < search->num_ports && addr->num_others + 1u < fab_limits.verbs_ports; i++) {
-        const fab_verbs_port_t *port = &search->ports[i];
-        fab_verbs_port_name_t *name = &dom->other_names[addr->num_others];
-        if (port != first) {
-            snprintf(name->device, sizeof(name->device), "%s", ibv_get_device_name(port->device));
-            name->num = port->num;
-            addr->others[addr->num_others] = port->addr;
-            addr->others[addr->num_others].rail = rail_of(search, port);
-            addr->others[addr->num_others].speed = speed_in_100_mbit(port);
-            addr->others[addr->num_others].flags |= may_share(search, port, first)
-                                                        ? FAB_VERBS_ADDR_SHARE
-                                                        : 0;
-            addr->num_others++;
+    snprintf(name->device, sizeof(name->device), "%s", ibv_get_device_name(port->device));
+    name->num = port->num;
+    addr.rail = rail_of(search, port);
+    addr.speed = speed_in_100_mbit(port);
+    addr.flags |= port != first && may_share(search, port, first) ? FAB_VERBS_PORT_SHARE : 0;
+    dom->addr.ports[dom->addr.num_ports++] = addr;
+}
+
+/* The first one, and others in the order of nearness. */
+static void take_ports(fab_verbs_search_t *search, const fab_verbs_port_t *first)
+{
+    take_port(search, first, first);
+    for (int i = 0; i < search->num_ports && FAB_VERBS_IWARP != first->kind &&
+                    search->dom->addr.num_ports < fab_limits.verbs_ports;
+         i++) {
+        if (&search->ports[i] != first) {
+            take_port(search, &search->ports[i], first);
         }
     }
 }
@@ -487,9 +445,12 @@ const char *fab_verbs_device_open(fab_verbs_domain_t *dom)
             const fab_verbs_port_t *first;
             keep_the_best(search);
             first = nearest(search);
-            dom->cm_ops = FAB_VERBS_IWARP == first->kind ? fab_verbs_cm_rdma : dom->cm_ops;
+            dom->cm_ops = FAB_VERBS_IWARP == first->kind ? fab_verbs_cm_rdma : NULL;
+            dom->addr.flags = FAB_VERBS_IWARP == first->kind ? FAB_VERBS_ADDR_CM : 0;
             why = fab_verbs_port_use(dom, first->device, first->num);
-            take_others(search, first);
+            take_ports(search, first);
+            dom->addr.link_layer = fab_verbs_is_ethernet(dom) ? IBV_LINK_LAYER_ETHERNET
+                                                              : IBV_LINK_LAYER_INFINIBAND;
         } else {
             why = fab_sentence(dom->fab, "No RDMA device can be used: %s%s.", search->unknown,
                                search->why_not);

@@ -155,7 +155,7 @@ static void *verbs_reserve(fab_peer_t *peer, size_t max_len)
         (void) cannot_send(ep);
         return NULL;
     }
-    ep->reserved = fab_verbs_send_buf(ep->dom);
+    ep->reserved = fab_verbs_pool_get(&ep->dom->send_pool);
     return NULL != ep->reserved ? ep->reserved->data + sizeof(fab_verbs_tmh_t) : NULL;
 }
 
@@ -179,7 +179,7 @@ static void verbs_batch(fab_peer_t *peer, bool is_begin)
     if (!is_begin) {
         fab_verbs_chain_end(ep->dom);
     } else if (NULL != ep->conn) {
-        fab_verbs_chain_begin(ep->conn);
+        ep->dom->chained = ep->conn;
     }
 }
 
@@ -195,27 +195,29 @@ const fab_ops_t fab_verbs_ops = {
 
 /* ---- attach ------------------------------------------------------------- */
 
-static bool addr_is_sound(const fab_verbs_addr_t *addr)
+static bool ports_are_sound(const fab_verbs_addr_t *addr)
 {
-    return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
-           addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && addr->mtu >= IBV_MTU_256 &&
-           addr->mtu <= IBV_MTU_4096 && addr->num_others < FAB_VERBS_PORTS &&
-           (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
-           addr->pid <= INT32_MAX && addr->max_read < 32 &&
-           (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
-            IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
-}
-
-static bool others_are_sound(const fab_verbs_addr_t *addr)
-{
-    for (int i = 0; i < addr->num_others; i++) {
-        const fab_verbs_port_addr_t *other = &addr->others[i];
-        if (other->mtu < IBV_MTU_256 || other->mtu > IBV_MTU_4096 ||
-            0 != (other->flags & ~(FAB_VERBS_ADDR_GRH | FAB_VERBS_ADDR_SHARE))) {
+    if (addr->num_ports < 1 || addr->num_ports > FAB_VERBS_PORTS) {
+        return false;
+    }
+    for (int i = 0; i < addr->num_ports; i++) {
+        const fab_verbs_port_addr_t *port = &addr->ports[i];
+        const unsigned known = FAB_VERBS_PORT_GRH | (i > 0 ? FAB_VERBS_PORT_SHARE : 0);
+        if (port->mtu < IBV_MTU_256 || port->mtu > IBV_MTU_4096 || 0 != (port->flags & ~known)) {
             return false;
         }
     }
     return true;
+}
+
+static bool addr_is_sound(const fab_verbs_addr_t *addr)
+{
+    return addr->eager_max >= FAB_VERBS_EAGER_MIN && addr->eager_max <= FAB_VERBS_EAGER_MAX &&
+           addr->num_ips > 0 && addr->num_ips <= FAB_VERBS_IPS && ports_are_sound(addr) &&
+           (0 == (addr->flags & FAB_VERBS_ADDR_CM) || addr->cm_port > 0) && addr->pid > 0 &&
+           addr->pid <= INT32_MAX && addr->max_read < 32 &&
+           (IBV_LINK_LAYER_ETHERNET == addr->link_layer ||
+            IBV_LINK_LAYER_INFINIBAND == addr->link_layer);
 }
 
 static const char *addr_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr)
@@ -224,7 +226,7 @@ static const char *addr_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr
         return fab_sentence(dom->fab, "its verbs address has version %u, this process knows %d",
                             addr->version, FAB_VERBS_VERSION);
     }
-    return addr_is_sound(addr) && others_are_sound(addr) ? NULL : "its verbs address is damaged";
+    return addr_is_sound(addr) ? NULL : "its verbs address is damaged";
 }
 
 int fab_verbs_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, const char **why)
@@ -427,9 +429,7 @@ static void on_credit(fab_verbs_ep_t *ep, uint32_t changes)
 
 void fab_verbs_ep_on_control(fab_verbs_ep_t *ep, uint8_t id, uint32_t app_ctx)
 {
-    if (id >= FAB_VERBS_ID_RAIL) {
-        fab_verbs_rail_failed_there(ep, id - FAB_VERBS_ID_RAIL);
-    } else if (FAB_VERBS_ID_BYE == id && NULL != ep->main) {
+    if (FAB_VERBS_ID_BYE == id && NULL != ep->main) {
         fab_verbs_broke(ep, OPAL_ERR_COMM_FAILURE, "It sent a message there.");
     } else if (FAB_VERBS_ID_BYE == id) {
         on_bye(ep, app_ctx);

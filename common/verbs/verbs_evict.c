@@ -12,18 +12,15 @@
 #include "verbs/verbs.h"
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_cm.h"
-
-static bool is_ep_idle(const fab_verbs_ep_t *ep)
-{
-    return fab_verbs_is_up(ep) && !ep->ses.is_closed && NULL == ep->peer->pending &&
-           STAILQ_EMPTY(&ep->ops) && !fab_verbs_is_answer_due(ep);
-}
 
 bool fab_verbs_is_idle(const fab_verbs_conn_t *conn)
 {
+    const fab_verbs_ep_t *ep = conn->ep;
+
     return 0 == conn->in_flight && 0 == conn->to_send && conn->dom->chained != conn &&
-           is_ep_idle(conn->ep) && !fab_verbs_tm_is_receiving(conn);
+           fab_verbs_is_up(ep) && !ep->ses.is_closed && NULL == ep->peer->pending &&
+           STAILQ_EMPTY(&ep->ops) && !fab_verbs_is_answer_due(ep) &&
+           !fab_verbs_tm_is_receiving(conn);
 }
 
 /* Was it used since this was asked last?  Messages note nothing for it: their counts tell. */
@@ -43,9 +40,8 @@ static bool was_used(fab_verbs_conn_t *conn)
 static fab_verbs_conn_t *choose(fab_verbs_domain_t *first)
 {
     fab_verbs_conn_t *conn, *idle = NULL;
-    fab_verbs_domain_t *dom;
 
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (fab_verbs_domain_t *dom = first; NULL != dom; dom = dom->next) {
         TAILQ_FOREACH(conn, &dom->conns, link) {
             if (NULL == conn->ep || !fab_verbs_is_idle(conn)) {
                 continue;
@@ -70,55 +66,26 @@ static bool evict(fab_verbs_domain_t *first)
     return true;
 }
 
-static uint32_t num_in_use(const fab_verbs_domain_t *dom)
+static uint32_t num_in_use(const fab_verbs_domain_t *first)
 {
     const fab_verbs_conn_t *conn;
     uint32_t num = 0;
 
-    TAILQ_FOREACH(conn, &dom->conns, link) {
-        num += NULL != conn->ep && FAB_SES_CLOSING != conn->ep->ses.state;
+    for (const fab_verbs_domain_t *dom = first; NULL != dom; dom = dom->next) {
+        TAILQ_FOREACH(conn, &dom->conns, link) {
+            num += NULL != conn->ep && FAB_SES_CLOSING != conn->ep->ses.state;
+        }
     }
     return num;
 }
 
-/* Give up idle ones until at most so many are in use. */
-static void reduce_to(fab_verbs_domain_t *first, uint32_t max)
+void fab_verbs_make_room(fab_verbs_domain_t *first, uint32_t more)
 {
-    fab_verbs_domain_t *dom;
-    uint32_t num = 0;
+    const uint32_t max = fab_params.verbs_max_connections;
 
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
-        num += num_in_use(dom);
+    if (0 == max || fab_verbs_is_iwarp(first)) {
+        return;
     }
-    while (num > max && evict(first)) {
-        num--;
-    }
-}
-
-static bool has_bound(fab_verbs_domain_t *first)
-{
-    fab_verbs_domain_t *dom;
-    uint32_t num = 0;
-
-    if (0 == fab_params.verbs_max_connections || first->cm_ops->is_iwarp) {
-        return false;
-    }
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
-        num += dom->num_conns;
-    }
-    return num >= fab_params.verbs_max_connections;
-}
-
-void fab_verbs_make_room(fab_verbs_domain_t *dom)
-{
-    if (has_bound(dom->first)) {
-        reduce_to(dom->first, fab_params.verbs_max_connections - 1);
-    }
-}
-
-void fab_verbs_evict_surplus(fab_verbs_domain_t *first)
-{
-    if (has_bound(first)) {
-        reduce_to(first, fab_params.verbs_max_connections);
+    for (uint32_t num = num_in_use(first) + more; num > max && evict(first); num--) {
     }
 }

@@ -11,25 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What this provider writes into fab_rkey_t. */
-typedef struct fab_verbs_rkey {
-    uint32_t rkey;
-    uint16_t port;    /* of the exposing process: the first, 0, or another */
-    uint16_t rails;   /* bit n: fab_verbs_rail_keys_t follows, and has one for its port n */
-    uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
-} fab_verbs_rkey_t;
-
-_Static_assert(16 == sizeof(fab_verbs_rkey_t), "the rest is shm's: fab_shm_rkey_t");
-
-/* Behind it in the key of memory that one peer may read; that for any peer has none. */
-typedef struct fab_verbs_rail_keys {
-    uint32_t rkeys[FAB_VERBS_PORTS - 1]; /* of the further ports */
-    uint32_t reserved;
-} fab_verbs_rail_keys_t;
-
-_Static_assert(sizeof(fab_verbs_rkey_t) + sizeof(fab_verbs_rail_keys_t) == sizeof(fab_rkey_t),
-               "it fits");
-
 /* ---- registering -------------------------------------------------------- */
 
 fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t len, unsigned access)
@@ -60,8 +41,8 @@ fab_reg_t *fab_verbs_register(fab_verbs_domain_t *dom, const void *buf, size_t l
  * Register memory until it is let go; peers that know its key may read it, and do what access
  * (FAB_ACCESS_*) says.  NULL: it cannot be.
  */
-static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, const void *buf, size_t len,
-                                 unsigned access)
+static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list,
+                                 const void *buf, size_t len, unsigned access)
 {
     const bool is_remote = 0 != (access & FAB_ACCESS_WRITE);
     const unsigned wanted = is_remote ? FAB_REG_REMOTE_WRITE : 0;
@@ -70,76 +51,41 @@ static fab_verbs_exposed_t *hold(fab_verbs_domain_t *dom, const void *buf, size_
     if (is_remote && !fab_verbs_conns_allow(dom, IBV_ACCESS_REMOTE_WRITE)) {
         return NULL;
     }
-    exposed = malloc(sizeof(*exposed));
+    exposed = calloc(1, sizeof(*exposed));
     if (NULL == exposed) {
         return NULL;
     }
+    exposed->dom = dom;
     exposed->reg = len > 0 ? fab_verbs_register(dom, buf, len, wanted) : NULL;
     if (NULL == exposed->reg && len > 0) {
         free(exposed);
         return NULL;
     }
-    exposed->dom = dom;
-    exposed->more = NULL;
-    exposed->is_requested = false;
+    LIST_INSERT_HEAD(list, exposed, link);
     return exposed;
-}
-
-static void release(fab_verbs_exposed_t *exposed)
-{
-    if (NULL != exposed->reg) {
-        fab_reg_ops->put(exposed->dom->regs, exposed->reg);
-    }
-    exposed->dom->num_requested -= exposed->is_requested;
-    free(exposed);
 }
 
 void fab_verbs_let_go(fab_verbs_exposed_t *exposed)
 {
+    fab_verbs_domain_t *dom = exposed->dom;
+
     LIST_REMOVE(exposed, link);
-    while (NULL != exposed->more) {
-        fab_verbs_exposed_t *more = exposed->more;
-        exposed->more = more->more;
-        release(more);
+    if (NULL != exposed->reg) {
+        fab_reg_ops->put(dom->regs, exposed->reg);
     }
-    release(exposed);
-}
-
-static fab_verbs_rkey_t key_of(const fab_rkey_t *rkey)
-{
-    fab_verbs_rkey_t key;
-
-    memcpy(&key, rkey->bytes, sizeof(key));
-    return key;
-}
-
-uint32_t fab_verbs_rkey(const fab_rkey_t *rkey)
-{
-    return key_of(rkey).rkey;
-}
-
-bool fab_verbs_is_key_of(const fab_rkey_t *rkey, uint8_t port)
-{
-    return port == key_of(rkey).port;
-}
-
-bool fab_verbs_has_rail_key(const fab_rkey_t *rkey, uint8_t port)
-{
-    return port > 0 && 0 != (key_of(rkey).rails >> port & 1);
-}
-
-uint32_t fab_verbs_rail_key(const fab_rkey_t *rkey, uint8_t port)
-{
-    fab_verbs_rail_keys_t keys;
-
-    memcpy(&keys, rkey->bytes + sizeof(fab_verbs_rkey_t), sizeof(keys));
-    return keys.rkeys[port - 1];
+    for (fab_verbs_domain_t *rail = dom->first->next; NULL != rail; rail = rail->next) {
+        if (NULL != exposed->rail_regs[rail->index]) {
+            fab_reg_ops->put(rail->regs, exposed->rail_regs[rail->index]);
+        }
+    }
+    dom->num_requested -= exposed->is_requested;
+    free(exposed);
 }
 
 /* Of a key that this process made. */
 static fab_verbs_exposed_t *exposed_of(const fab_rkey_t *rkey)
 {
-    return (fab_verbs_exposed_t *) (uintptr_t) key_of(rkey).exposed;
+    return (fab_verbs_exposed_t *) (uintptr_t) fab_verbs_key(rkey).exposed;
 }
 
 void fab_verbs_requested(fab_verbs_domain_t *dom, const fab_rndv_t *rndv)
@@ -162,48 +108,26 @@ bool fab_verbs_is_answer_due(const fab_verbs_ep_t *ep)
 
 /* ---- the table's functions ---------------------------------------------- */
 
-/* As hold(); false: it cannot be. */
-static bool expose(fab_verbs_domain_t *dom, fab_verbs_exposed_list_t *list, const void *buf,
-                   size_t len, unsigned access, fab_rkey_t *rkey)
+static fab_verbs_key_t key_of(const fab_verbs_exposed_t *exposed)
 {
-    fab_verbs_exposed_t *exposed = hold(dom, buf, len, access);
-    fab_verbs_rkey_t key = {.port = dom->index, .exposed = (uintptr_t) exposed};
-
-    if (NULL == exposed) {
-        return false;
-    }
-    LIST_INSERT_HEAD(list, exposed, link);
-    key.rkey = len > 0 ? fab_verbs_mr(exposed->reg)->rkey : 0;
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return true;
+    return (fab_verbs_key_t){
+        .rkey = NULL != exposed->reg ? fab_verbs_mr(exposed->reg)->rkey : 0,
+        .port = exposed->dom->index,
+        .exposed = (uintptr_t) exposed,
+    };
 }
 
-/* One more key, for this port. */
-static void add_rail_key(const fab_verbs_ep_t *rail, const void *buf, size_t len, fab_rkey_t *rkey)
-{
-    fab_verbs_rkey_t key = key_of(rkey);
-    fab_verbs_exposed_t *exposed = exposed_of(rkey), *more;
-    uint8_t port = rail->dom->index;
-    uint32_t its_key;
-
-    more = hold(rail->dom, buf, len, 0);
-    if (NULL == more) {
-        return;
-    }
-    more->more = exposed->more;
-    exposed->more = more;
-    its_key = fab_verbs_mr(more->reg)->rkey;
-    key.rails |= (uint16_t) (1u << port);
-    memcpy(rkey->bytes, &key, sizeof(key));
-    memcpy(rkey->bytes + sizeof(key) + (port - 1u) * sizeof(its_key), &its_key, sizeof(its_key));
-}
-
-/* Memory that the peer may read in shares. */
-static void add_rail_keys(const fab_verbs_ep_t *ep, const void *buf, size_t len, fab_rkey_t *rkey)
+/* Memory that the peer may read in shares: a key for each port of a rail. */
+static void add_rail_keys(const fab_verbs_ep_t *ep, const void *buf, size_t len,
+                          fab_verbs_exposed_t *exposed, fab_verbs_key_t *key)
 {
     for (const fab_verbs_ep_t *rail = ep->rails; NULL != rail; rail = rail->next_rail) {
-        if (fab_verbs_is_up(rail)) {
-            add_rail_key(rail, buf, len, rkey);
+        const uint8_t port = rail->dom->index;
+        fab_reg_t *reg = fab_verbs_is_up(rail) ? fab_verbs_register(rail->dom, buf, len, 0) : NULL;
+        if (NULL != reg) {
+            exposed->rail_regs[port] = reg;
+            key->rails |= (uint16_t) (1u << port);
+            key->rail_rkeys[port] = fab_verbs_mr(reg)->rkey;
         }
     }
 }
@@ -212,14 +136,17 @@ int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned acc
                      fab_rkey_t *rkey)
 {
     fab_verbs_ep_t *ep = peer->ep;
+    fab_verbs_exposed_t *exposed = hold(ep->dom, &ep->exposed, buf, len, access);
+    fab_verbs_key_t key;
 
-    *rkey = (fab_rkey_t){{0}};
-    if (!expose(ep->dom, &ep->exposed, buf, len, access, rkey)) {
+    if (NULL == exposed) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
-    if (NULL != ep->rails && len >= FAB_VERBS_RAIL_MIN && FAB_ACCESS_READ == access) {
-        add_rail_keys(ep, buf, len, rkey);
+    key = key_of(exposed);
+    if (len >= FAB_VERBS_RAIL_MIN && FAB_ACCESS_READ == access) {
+        add_rail_keys(ep, buf, len, exposed, &key);
     }
+    memcpy(rkey->bytes, &key, sizeof(key));
     return OPAL_SUCCESS;
 }
 
@@ -233,9 +160,15 @@ bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, uns
                           fab_rkey_t *rkey)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-
     /* before it is started no process of the job needs it */
-    return dom->is_started && expose(dom, &dom->exposed, buf, len, access, rkey);
+    fab_verbs_exposed_t *exposed = dom->is_started ? hold(dom, &dom->exposed, buf, len, access)
+                                                   : NULL;
+
+    if (NULL != exposed) {
+        const fab_verbs_key_t key = key_of(exposed);
+        memcpy(rkey->bytes, &key, FAB_VERBS_KEY_ANY);
+    }
+    return NULL != exposed;
 }
 
 void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
@@ -247,13 +180,13 @@ void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv)
 {
     return (fab_verbs_rvh_t){.addr = htobe64(rndv->addr),
-                             .rkey = htobe32(key_of(&rndv->rkey).rkey),
+                             .rkey = htobe32(fab_verbs_key(&rndv->rkey).rkey),
                              .len = htobe32((uint32_t) rndv->len)};
 }
 
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh)
 {
-    fab_verbs_rkey_t key = {.rkey = be32toh(rvh->rkey)};
+    fab_verbs_key_t key = {.rkey = be32toh(rvh->rkey)};
     fab_rndv_t rndv = {.addr = be64toh(rvh->addr), .len = be32toh(rvh->len)};
 
     memcpy(rndv.rkey.bytes, &key, sizeof(key));

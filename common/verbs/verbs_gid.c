@@ -129,8 +129,8 @@ static bool take_best(fab_verbs_domain_t *dom, const struct ibv_gid_entry *entri
         if (rank < best) {
             best = rank;
             dom->gid_index = (uint8_t) entries[i].gid_index;
-            dom->addr.gid_type = (uint8_t) entries[i].gid_type;
-            memcpy(dom->addr.gid, &entries[i].gid, sizeof(dom->addr.gid));
+            dom->port_addr.gid_type = (uint8_t) entries[i].gid_type;
+            memcpy(dom->port_addr.gid, &entries[i].gid, sizeof(dom->port_addr.gid));
         }
     }
     return best < FAB_VERBS_GID_UNFIT;

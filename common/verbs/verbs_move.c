@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer to which there can be no session moves to another pair of ports (verbs_pair.c), and after
+ * A peer to which there can be no session moves to another pair of ports (verbs_ports.c), and after
  * the last one to the next provider.  The rule is that of session.h: only if the session was not
  * used, so nothing is on its way.
  *

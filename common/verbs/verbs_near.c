@@ -36,11 +36,6 @@ int fab_verbs_near_depth(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, c
     return (int) obj->depth;
 }
 
-uint32_t fab_verbs_near_parts(hwloc_topology_t topology, int depth)
-{
-    return hwloc_get_nbobjs_by_depth(topology, depth);
-}
-
 /* Not hwloc_get_cpubind(): with an XML topology it may describe another host. */
 static hwloc_cpuset_t near_cpus(void)
 {
@@ -62,7 +57,7 @@ static int near_here(const char *device, uint32_t *parts)
     hwloc_cpuset_t cpus = OPAL_SUCCESS == opal_hwloc_base_get_topology() ? near_cpus() : NULL;
     int depth = NULL != cpus ? fab_verbs_near_depth(opal_hwloc_topology, cpus, device) : 0;
 
-    *parts = NULL != cpus ? fab_verbs_near_parts(opal_hwloc_topology, depth) : 1;
+    *parts = NULL != cpus ? hwloc_get_nbobjs_by_depth(opal_hwloc_topology, depth) : 1;
     hwloc_bitmap_free(cpus);
     return depth;
 }

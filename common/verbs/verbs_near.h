@@ -17,9 +17,6 @@
  */
 int fab_verbs_near_depth(hwloc_topology_t topology, hwloc_const_cpuset_t cpus, const char *device);
 
-/* Parts of the machine that are as deep in its tree: 1 of depth 0. */
-uint32_t fab_verbs_near_parts(hwloc_topology_t topology, int depth);
-
 /* Choose devices by it, from the next fab_open() on (fab_verbs_near). */
 void fab_verbs_near_use_hwloc(void);
 

@@ -22,9 +22,7 @@ enum {
 /* what: a domain, whose device reports something; the channel or resolver of one; NULL: sockets. */
 static void on_event(fab_verbs_domain_t *first, const void *what)
 {
-    fab_verbs_domain_t *dom;
-
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (fab_verbs_domain_t *dom = first; NULL != dom; dom = dom->next) {
         if (dom == what) {
             fab_verbs_async(dom);
         } else if (&dom->channel == what) {
@@ -47,7 +45,7 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
     if (n > 0 || fab_sock_set_is_busy(dom->socks)) {
         n += fab_sock_set_poll(dom->socks);
     }
-    return n + dom->cm_ops->poll(dom);
+    return fab_verbs_is_iwarp(dom) ? n + dom->cm_ops->poll(dom) : n;
 }
 
 /* ---- open and close ----------------------------------------------------- */
@@ -58,20 +56,20 @@ static bool is_set(const char *list)
 }
 
 /* Put the GID of a RoCE port first, if it is an IP address that may be used.  Returns how many. */
-static int gid_first(const fab_verbs_addr_t *addr, fab_sock_ip_t *ips, int num)
+static int gid_first(const fab_verbs_domain_t *dom, fab_sock_ip_t *ips, int num)
 {
     const bool is_free = !is_set(fab_params.tcp_if_include) && !is_set(fab_params.tcp_if_exclude);
+    const uint8_t *gid = dom->port_addr.gid;
     fab_sock_ip_t first = {.port = 0};
     int at = 0;
 
-    while (at < num && 0 != memcmp(ips[at].ip, addr->gid, sizeof(addr->gid))) {
+    while (at < num && 0 != memcmp(ips[at].ip, gid, sizeof(first.ip))) {
         at++;
     }
-    if (IBV_LINK_LAYER_ETHERNET != addr->link_layer || !fab_sock_ip_is_v4(addr->gid) ||
-        (at == num && !is_free)) {
+    if (!fab_verbs_is_ethernet(dom) || !fab_sock_ip_is_v4(gid) || (at == num && !is_free)) {
         return num;
     }
-    memcpy(first.ip, addr->gid, sizeof(addr->gid));
+    memcpy(first.ip, gid, sizeof(first.ip));
     first = at < num ? ips[at] : first;
     memmove(&ips[1], &ips[0], (size_t) at * sizeof(ips[0]));
     ips[0] = first;
@@ -89,7 +87,7 @@ static void oob_own_ips(fab_verbs_domain_t *dom)
     int num = fab_sock_own_ips(fab_params.tcp_if_include, fab_params.tcp_if_exclude, all,
                                FAB_VERBS_OWN_IPS);
 
-    num = gid_first(addr, all, num);
+    num = gid_first(dom, all, num);
     fab_sock_nets_first(all, num);
     addr->num_ips = (uint8_t) (num < FAB_VERBS_IPS ? num : FAB_VERBS_IPS);
     memcpy(addr->ips, all, addr->num_ips * sizeof(all[0]));

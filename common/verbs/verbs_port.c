@@ -39,8 +39,9 @@ static int pkey_rank(uint16_t pkey)
     return is_full ? 2 : 1;
 }
 
-const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
-                                     const struct ibv_port_attr *port)
+/* The port's partition, or the user's.  NULL, or why it cannot be used. */
+static const char *choose_partition(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
+                                    const struct ibv_port_attr *port)
 {
     int best = 0;
 
@@ -50,7 +51,7 @@ const char *fab_verbs_port_partition(fab_verbs_domain_t *dom, struct ibv_context
         if (rank > best) {
             best = rank;
             dom->pkey_index = (uint16_t) i;
-            dom->addr.pkey = be16toh(pkey);
+            dom->port_addr.pkey = be16toh(pkey);
         }
     }
     if (0 != best) {
@@ -80,10 +81,9 @@ static int class_of_port(const char *device, uint8_t num)
     return value;
 }
 
-void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device)
+static void choose_class(fab_verbs_domain_t *dom, const char *device)
 {
-    bool is_roce_v2 = IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer &&
-                      IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type;
+    bool is_roce_v2 = fab_verbs_is_ethernet(dom) && IBV_GID_TYPE_ROCE_V2 == dom->port_addr.gid_type;
     int of_port = is_roce_v2 ? class_of_port(device, dom->port_num) : 0;
 
     dom->sl = (uint8_t) fab_params.verbs_sl;
@@ -93,49 +93,36 @@ void fab_verbs_port_class(fab_verbs_domain_t *dom, const char *device)
                                                    : FAB_VERBS_ROCE_CLASS);
 }
 
-static bool has_other_lid(const fab_verbs_domain_t *dom)
-{
-    struct ibv_port_attr port;
-
-    memset(&port, 0, sizeof(port));
-    return 0 == ibv_query_port(dom->ctx, dom->port_num, &port) && port.lid != dom->addr.lid;
-}
-
-static bool has_other_gid(const fab_verbs_domain_t *dom)
-{
-    union ibv_gid gid;
-
-    return 0 == ibv_query_gid(dom->ctx, dom->port_num, dom->gid_index, &gid) &&
-           0 != memcmp(&gid, dom->addr.gid, sizeof(gid));
-}
-
-static bool has_other_pkey(const fab_verbs_domain_t *dom)
-{
-    __be16 pkey;
-
-    return 0 == ibv_query_pkey(dom->ctx, dom->port_num, dom->pkey_index, &pkey) &&
-           be16toh(pkey) != dom->addr.pkey;
-}
-
 const char *fab_verbs_port_change(const fab_verbs_domain_t *dom)
 {
-    bool is_infiniband = IBV_LINK_LAYER_INFINIBAND == dom->addr.link_layer;
+    const bool is_infiniband = !fab_verbs_is_ethernet(dom);
+    struct ibv_port_attr port;
+    union ibv_gid gid;
+    __be16 pkey;
 
-    if (dom->cm_ops->is_iwarp) {
+    if (fab_verbs_is_iwarp(dom)) {
         return NULL; /* rdma_cm looks at addresses */
     }
-    if (is_infiniband && has_other_lid(dom)) {
+    memset(&port, 0, sizeof(port));
+    if (is_infiniband && 0 == ibv_query_port(dom->ctx, dom->port_num, &port) &&
+        port.lid != dom->port_addr.lid) {
         return "LID";
     }
-    if (has_other_gid(dom)) {
+    if (0 == ibv_query_gid(dom->ctx, dom->port_num, dom->gid_index, &gid) &&
+        0 != memcmp(&gid, dom->port_addr.gid, sizeof(gid))) {
         return "GID";
     }
-    return is_infiniband && has_other_pkey(dom) ? "partition" : NULL;
+    if (is_infiniband && 0 == ibv_query_pkey(dom->ctx, dom->port_num, dom->pkey_index, &pkey) &&
+        be16toh(pkey) != dom->port_addr.pkey) {
+        return "partition";
+    }
+    return NULL;
 }
 
-/* ---- opening ------------------------------------------------------------ */
+/* ---- what a port is ------------------------------------------------------ */
 
-uint8_t fab_verbs_port_mtu(const struct ibv_port_attr *port)
+/* enum ibv_mtu, no larger than the user wants. */
+static uint8_t mtu_of(const struct ibv_port_attr *port)
 {
     uint32_t mtu = IBV_MTU_4096;
 
@@ -145,11 +132,35 @@ uint8_t fab_verbs_port_mtu(const struct ibv_port_attr *port)
     return (uint8_t) fab_verbs_min(port->active_mtu, mtu);
 }
 
-/*
- * Open the device and ask what the domain needs to know of it and the port. Returns 0 or the errno
- * of what failed, which two of the queries return; the other calls need not set errno.
- */
-static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, union ibv_gid *gid)
+const char *fab_verbs_port_look_at(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
+                                   const struct ibv_port_attr *port)
+{
+    const bool needs_grh = 0 != (port->flags & IBV_QPF_GRH_REQUIRED);
+    union ibv_gid gid;
+
+    dom->port_addr = (fab_verbs_port_addr_t){.lid = port->lid, .mtu = mtu_of(port)};
+    if (IBV_TRANSPORT_IWARP == ctx->device->transport_type) {
+        return NULL != fab_verbs_cm_rdma
+                   ? fab_verbs_cm_rdma->find_ip(ctx, num, dom->port_addr.gid)
+                   : "iWARP needs librdmacm, without which this was built (package librdmacm-dev)";
+    }
+    if (IBV_LINK_LAYER_ETHERNET == port->link_layer) {
+        return fab_verbs_gid_choose(dom, ctx, num);
+    }
+    if (0 == port->lid && !needs_grh) {
+        return "the port has no LID: does a subnet manager run?";
+    }
+    if (0 != ibv_query_gid(ctx, num, 0, &gid)) {
+        return "the port's GID cannot be queried";
+    }
+    memcpy(dom->port_addr.gid, &gid, sizeof(gid));
+    dom->gid_index = 0;
+    dom->port_addr.flags = needs_grh ? FAB_VERBS_PORT_GRH : 0;
+    return choose_partition(dom, ctx, num, port);
+}
+
+/* Returns 0 or an errno; that call need not set it. */
+static int device_open(fab_verbs_domain_t *dom, struct ibv_device *device)
 {
     int error;
 
@@ -159,43 +170,26 @@ static int device_query(fab_verbs_domain_t *dom, struct ibv_device *device, unio
         return errno;
     }
     error = ibv_query_device(dom->ctx, &dom->device);
-    error = 0 == error ? ibv_query_port(dom->ctx, dom->port_num, &dom->port) : error;
-    if (0 != error) {
-        return error;
-    }
-    errno = EIO;
-    return 0 == ibv_query_gid(dom->ctx, dom->port_num, 0, gid) ? 0 : errno;
+    return 0 == error ? ibv_query_port(dom->ctx, dom->port_num, &dom->port) : error;
 }
 
 const char *fab_verbs_port_use(fab_verbs_domain_t *dom, struct ibv_device *device, uint8_t num)
 {
-    union ibv_gid gid;
+    const char *why;
     int error;
 
     snprintf(dom->name, sizeof(dom->name), "%s:%d", ibv_get_device_name(device), num);
     dom->port_num = num;
-    error = device_query(dom, device, &gid);
+    error = device_open(dom, device);
     if (0 != error) {
         return fab_sentence(dom->fab, "%s cannot be opened: %s.", dom->name, strerror(error));
     }
-    dom->addr.link_layer = IBV_LINK_LAYER_ETHERNET == dom->port.link_layer
-                               ? IBV_LINK_LAYER_ETHERNET
-                               : IBV_LINK_LAYER_INFINIBAND;
-    if (dom->cm_ops->is_iwarp) {
-        dom->addr.flags |= FAB_VERBS_ADDR_CM;
-        (void) dom->cm_ops->find_ip(dom->ctx, num, dom->addr.gid);
-    } else if (IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer) {
-        (void) fab_verbs_gid_choose(dom, dom->ctx, num);
-    } else {
-        memcpy(dom->addr.gid, &gid, sizeof(gid));
-        dom->gid_index = 0;
-        dom->addr.flags |= 0 != (dom->port.flags & IBV_QPF_GRH_REQUIRED) ? FAB_VERBS_ADDR_GRH : 0;
-        (void) fab_verbs_port_partition(dom, dom->ctx, num, &dom->port);
+    why = fab_verbs_port_look_at(dom, dom->ctx, num, &dom->port);
+    if (NULL != why) {
+        return why;
     }
-    fab_verbs_port_class(dom, ibv_get_device_name(device));
+    choose_class(dom, ibv_get_device_name(device));
     dom->step = 0 != dom->port.max_msg_sz ? fab_verbs_min(dom->port.max_msg_sz, FAB_VERBS_STEP)
                                           : FAB_VERBS_STEP;
-    dom->addr.lid = dom->port.lid;
-    dom->addr.mtu = fab_verbs_port_mtu(&dom->port);
     return NULL;
 }

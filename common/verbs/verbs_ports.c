@@ -1,97 +1,126 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The further ports of this process.  They are known, and in its address, from the start; one is
- * opened when a peer is to be reached by it.  Each is a domain with queues, buffers and a cache of
- * registrations of its own; sockets and address are the first port's.
+ * The ports of this process, and the pairs that they form with those of a peer.
+ *
+ * Further ports are known, and in the address, from the start; one is opened when a peer is to be
+ * reached by it.  Each is a domain with queues, buffers and a cache of registrations of its own;
+ * sockets and address are the first port's.
+ *
+ * Both processes number the pairs of their ports in the same way, and try them in this order:
+ *
+ *      0                   the first port of both, which each has chosen as the best
+ *      then                ports with the same rail: what is wired alike may share a switch
+ *      then                all others
+ *
+ * by the ports of the process with the smaller name first.  A pair with a flaw is left out: both
+ * see the same flaws.
  */
 #include "verbs/verbs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-/* ---- domains ------------------------------------------------------------ */
+/* ---- flaws -------------------------------------------------------------- */
 
-fab_verbs_domain_t *fab_verbs_domain_alloc(fab_t *fab, fab_verbs_domain_t *first)
+static const char *layer(uint8_t link_layer)
 {
-    fab_verbs_domain_t *dom = calloc(1, sizeof(*dom));
-
-    if (NULL == dom) {
-        return NULL;
-    }
-    dom->fab = fab;
-    dom->first = NULL != first ? first : dom;
-    dom->access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-    dom->epoll = -1;
-    TAILQ_INIT(&dom->conns);
-    TAILQ_INIT(&dom->rma);
-    TAILQ_INIT(&dom->failing);
-    TAILQ_INIT(&dom->waiting);
-    TAILQ_INIT(&dom->probing);
-    return dom;
+    return IBV_LINK_LAYER_ETHERNET == link_layer ? "Ethernet" : "InfiniBand";
 }
 
 /*
- * All calls on queues are made with the fabric's lock held, so the driver needs no locks of its
- * own.  Some drivers can do without, and then have doorbells that they share with no other queue.
+ * InfiniBand: subnets with different prefixes may have a router between them, which the probe of a
+ * connection finds out; but the default prefix is that of subnets without configuration.
  */
-static void open_thread_domain(fab_verbs_domain_t *dom)
+static const char *subnet_flaw(const fab_verbs_domain_t *dom, const fab_verbs_port_addr_t *own,
+                               const fab_verbs_port_addr_t *port)
 {
-    struct ibv_td_init_attr attr = {0};
-    struct ibv_parent_domain_init_attr parent = {.pd = dom->pd};
+    static const uint8_t standard[8] = {0xfe, 0x80};
+    uint16_t part = port->pkey & FAB_VERBS_PKEY_PART;
 
-    dom->queue_pd = dom->pd;
-    parent.td = ibv_alloc_td(dom->ctx, &attr);
-    if (NULL == parent.td) {
-        return;
+    if (0 != memcmp(port->gid, own->gid, 8) &&
+        (0 == memcmp(port->gid, standard, 8) || 0 == memcmp(own->gid, standard, 8))) {
+        return fab_sentence(dom->fab, "its port is in another InfiniBand subnet than %s",
+                            dom->name);
     }
-    dom->queue_pd = ibv_alloc_parent_domain(dom->ctx, &parent);
-    if (NULL == dom->queue_pd) {
-        (void) ibv_dealloc_td(parent.td);
-        dom->queue_pd = dom->pd;
-        return;
+    if (part != (own->pkey & FAB_VERBS_PKEY_PART)) {
+        return fab_sentence(dom->fab, "its port is in partition 0x%x, %s here in 0x%x", part,
+                            dom->name, own->pkey & FAB_VERBS_PKEY_PART);
     }
-    dom->td = parent.td;
-    fab_log(dom->fab, 10, "%s: the driver takes no locks", dom->name);
+    return 0 == ((port->pkey | own->pkey) & FAB_VERBS_PKEY_FULL)
+               ? fab_sentence(dom->fab, "its port and %s are limited members of partition 0x%x",
+                              dom->name, part)
+               : NULL;
 }
 
-static void close_thread_domain(fab_verbs_domain_t *dom)
+/* NULL, or why the one port cannot reach the other. */
+static const char *pair_flaw(const fab_verbs_domain_t *dom, const fab_verbs_addr_t *addr,
+                             uint8_t own, uint8_t remote)
 {
-    if (NULL != dom->td) {
-        (void) ibv_dealloc_pd(dom->queue_pd);
-        (void) ibv_dealloc_td(dom->td);
+    const fab_verbs_port_addr_t *here = &dom->addr.ports[own], *there = &addr->ports[remote];
+
+    if (addr->link_layer != dom->addr.link_layer) {
+        return fab_sentence(dom->fab, "its port is %s, %s here is %s", layer(addr->link_layer),
+                            dom->name, layer(dom->addr.link_layer));
     }
+    if (0 != ((addr->flags ^ dom->addr.flags) & FAB_VERBS_ADDR_CM)) {
+        return fab_sentence(dom->fab, "its port is %siWARP, %s here is %siWARP",
+                            fab_verbs_is_iwarp(dom) ? "not " : "", dom->name,
+                            fab_verbs_is_iwarp(dom) ? "" : "not ");
+    }
+    if (IBV_LINK_LAYER_INFINIBAND == addr->link_layer) {
+        return subnet_flaw(dom, here, there);
+    }
+    return there->gid_type != here->gid_type ? "its port speaks another version of RoCE" : NULL;
 }
 
-const char *fab_verbs_domain_prepare(fab_verbs_domain_t *dom)
+/* ---- order -------------------------------------------------------------- */
+
+/* When a pair is tried: 0 first. */
+static int turn(const fab_verbs_addr_t *one, uint8_t i, const fab_verbs_addr_t *two, uint8_t j)
 {
-    (void) fcntl(dom->ctx->async_fd, F_SETFL, fcntl(dom->ctx->async_fd, F_GETFL) | O_NONBLOCK);
-    dom->pd = ibv_alloc_pd(dom->ctx);
-    if (NULL == dom->pd) {
-        return fab_sentence(dom->fab, "%s cannot allocate a protection domain: %s.", dom->name,
-                            strerror(errno));
+    if (0 == i && 0 == j) {
+        return 0;
     }
-    open_thread_domain(dom);
-    dom->regs = fab_reg_ops->open(&fab_verbs_reg_how, dom->pd);
-    return NULL != dom->regs ? NULL : "The cache of registered memory cannot be opened.";
+    return one->ports[i].rail == two->ports[j].rail ? 1 : 2;
 }
 
-void fab_verbs_domain_free(fab_verbs_domain_t *dom)
+/* The ports of a pair, those of the process with the smaller name first. */
+static bool pair_of(const fab_verbs_addr_t *one, const fab_verbs_addr_t *two, uint32_t pair,
+                    uint8_t *i, uint8_t *j)
 {
-    fab_verbs_stop(dom);
-    if (NULL != dom->regs) {
-        fab_reg_ops->close(dom->regs);
+    for (int when = 0; when < 3; when++) {
+        for (*i = 0; *i < one->num_ports; ++*i) {
+            for (*j = 0; *j < two->num_ports; ++*j) {
+                if (when == turn(one, *i, two, *j) && 0 == pair--) {
+                    return true;
+                }
+            }
+        }
     }
-    close_thread_domain(dom);
-    if (NULL != dom->pd) {
-        (void) ibv_dealloc_pd(dom->pd);
+    return false;
+}
+
+/* The same, this process's and the other's. */
+static bool ports_of(const fab_verbs_domain_t *first, uint64_t name, const fab_verbs_addr_t *addr,
+                     uint32_t pair, uint8_t *own, uint8_t *remote)
+{
+    return first->fab->config.name < name ? pair_of(&first->addr, addr, pair, own, remote)
+                                          : pair_of(addr, &first->addr, pair, remote, own);
+}
+
+const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
+                                const fab_verbs_addr_t *addr, uint32_t *pair, uint8_t *own,
+                                uint8_t *remote)
+{
+    const char *flaw = "there is no other port";
+
+    while (ports_of(first, name, addr, *pair, own, remote) &&
+           NULL != (flaw = pair_flaw(first, addr, *own, *remote))) {
+        ++*pair;
     }
-    if (NULL != dom->ctx) {
-        (void) ibv_close_device(dom->ctx);
-    }
-    free(dom);
+    return flaw;
 }
 
 /* ---- further ports ------------------------------------------------------ */
@@ -99,10 +128,11 @@ void fab_verbs_domain_free(fab_verbs_domain_t *dom)
 /* Others were told the port's address at the start. */
 static bool has_told_address(const fab_verbs_domain_t *dom)
 {
-    fab_verbs_addr_t told = fab_verbs_addr_at(&dom->first->addr, dom->index);
+    const fab_verbs_port_addr_t *told = &dom->first->addr.ports[dom->index];
+    const fab_verbs_port_addr_t *here = &dom->port_addr;
 
-    return 0 == memcmp(told.gid, dom->addr.gid, sizeof(told.gid)) && told.lid == dom->addr.lid &&
-           told.pkey == dom->addr.pkey;
+    return 0 == memcmp(told->gid, here->gid, sizeof(told->gid)) && told->lid == here->lid &&
+           told->pkey == here->pkey;
 }
 
 static const char *use_named(fab_verbs_domain_t *dom, const fab_verbs_port_name_t *name)
@@ -125,16 +155,14 @@ static const char *use_named(fab_verbs_domain_t *dom, const fab_verbs_port_name_
 
 static const char *port_open(fab_verbs_domain_t *dom)
 {
-    const fab_verbs_port_name_t *name = &dom->first->other_names[dom->index - 1];
+    const fab_verbs_port_name_t *name = &dom->first->names[dom->index];
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = dom};
     const char *why;
 
     dom->provider = dom->first->provider;
-    dom->cm_ops = dom->first->cm_ops;
     dom->is_standby = true; /* no receives are listed on it */
     dom->socks = dom->first->socks;
     dom->epoll = dom->first->epoll;
-    dom->addr = fab_verbs_addr_at(&dom->first->addr, dom->index);
     why = use_named(dom, name);
     if (NULL == why && !has_told_address(dom)) {
         why = fab_sentence(dom->fab, "%s has another address than when the job began.", dom->name);
@@ -149,8 +177,11 @@ static const char *port_open(fab_verbs_domain_t *dom)
 fab_verbs_domain_t *fab_verbs_port_domain(fab_verbs_domain_t *first, uint8_t index,
                                           const char **why)
 {
-    fab_verbs_domain_t *dom = 0 == index ? first : first->others[index - 1];
+    fab_verbs_domain_t *dom = first;
 
+    while (NULL != dom && index != dom->index) {
+        dom = dom->next;
+    }
     if (NULL != dom) {
         return dom;
     }
@@ -166,8 +197,8 @@ fab_verbs_domain_t *fab_verbs_port_domain(fab_verbs_domain_t *first, uint8_t ind
         fab_verbs_domain_free(dom);
         return NULL;
     }
-    first->others[index - 1] = dom;
-    first->num_open++;
+    dom->next = first->next;
+    first->next = dom;
     return dom;
 }
 
@@ -188,4 +219,25 @@ fab_verbs_domain_t *fab_verbs_ports_choose(fab_verbs_domain_t *first, uint64_t n
         *pair += NULL == dom;
     }
     return dom;
+}
+
+fab_verbs_ep_t *fab_verbs_ep_new(fab_verbs_domain_t *dom, fab_peer_t *peer,
+                                 const fab_verbs_addr_t *addr, uint32_t pair, uint8_t remote)
+{
+    const size_t len = fab_verbs_addr_len(addr);
+    fab_verbs_ep_t *ep = calloc(1, offsetof(fab_verbs_ep_t, addr) + len);
+
+    if (NULL == ep) {
+        return NULL;
+    }
+    ep->peer = peer;
+    ep->dom = dom;
+    ep->is_local = addr->host == dom->first->addr.host;
+    ep->pair = (uint8_t) pair;
+    ep->remote = remote;
+    memcpy(&ep->addr, addr, len);
+    STAILQ_INIT(&ep->ops);
+    fab_ses_init(&ep->ses, &dom->first->ses, peer);
+    LIST_INSERT_HEAD(&dom->eps, ep, link);
+    return ep;
 }

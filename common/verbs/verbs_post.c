@@ -79,11 +79,6 @@ static void chain_add(fab_verbs_domain_t *dom, const struct ibv_send_wr *wr)
     }
 }
 
-void fab_verbs_chain_begin(fab_verbs_conn_t *conn)
-{
-    conn->dom->chained = conn;
-}
-
 void fab_verbs_chain_end(fab_verbs_domain_t *dom)
 {
     if (NULL != dom->chained) {
@@ -131,11 +126,6 @@ int fab_verbs_conn_post(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, fab_verb
     return OPAL_SUCCESS;
 }
 
-fab_verbs_buf_t *fab_verbs_send_buf(fab_verbs_domain_t *dom)
-{
-    return fab_verbs_pool_get(&dom->send_pool);
-}
-
 /* Header and payload go into the work request if they fit, else into a buffer. */
 int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fab_verbs_tmh_t *tmh,
                         const void *data, size_t len, fab_verbs_buf_t *buf)
@@ -147,7 +137,7 @@ int fab_verbs_conn_send(fab_verbs_conn_t *conn, struct ibv_send_wr *wr, const fa
     int rc;
 
     if (!is_inline && NULL == buf) {
-        buf = fab_verbs_send_buf(conn->dom);
+        buf = fab_verbs_pool_get(&conn->dom->send_pool);
         if (NULL == buf) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
@@ -315,16 +305,6 @@ static bool conn_return_credits(fab_verbs_conn_t *conn)
     }
     if (!send_words(conn)) {
         return false;
-    }
-    for (uint32_t pair = 0; NULL != ep && FAB_SES_UP == ep->ses.state && 0 != conn->rails_to_tell;
-         pair++) {
-        const uint16_t bit = (uint16_t) (1u << pair);
-        if (0 != (conn->rails_to_tell & bit) &&
-            OPAL_ERR_RESOURCE_BUSY ==
-                fab_verbs_conn_send_id(conn, (uint8_t) (FAB_VERBS_ID_RAIL + pair), 0)) {
-            return false;
-        }
-        conn->rails_to_tell &= (uint16_t) ~bit;
     }
     if (NULL != ep && FAB_SES_UP == ep->ses.state) {
         const bool is_owed = fab_verbs_owes_credit(conn);

@@ -78,7 +78,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
         events += fab_verbs_oob_poll(dom);
     }
     if (NULL != dom->resolver) {
-        fab_verbs_resolve_poll(dom);
+        fab_verbs_connect_resolved(dom);
     }
     if (!TAILQ_EMPTY(&dom->probing)) {
         fab_verbs_connect_probed(dom);
@@ -96,7 +96,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
         dom->next_tick = now + FAB_VERBS_TICK_US;
         fab_verbs_tick(dom, now);
         if (dom == dom->first) {
-            fab_verbs_evict_surplus(dom);
+            fab_verbs_make_room(dom, 0);
         }
     }
     if (is_empty && dom->fab->may_sleep) {
@@ -107,9 +107,7 @@ static __attribute__((noinline)) int housekeeping(fab_verbs_domain_t *dom, int e
 
 void fab_verbs_is_awake(fab_domain_t *domain)
 {
-    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
-
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain; NULL != dom; dom = dom->next) {
         dom->pass |= FAB_VERBS_CLOCK_PASSES - 1; /* the next call looks at all */
         dom->next_oob = 0;
     }
@@ -147,10 +145,9 @@ static int progress(fab_verbs_domain_t *dom)
 
 int fab_verbs_progress(fab_domain_t *domain)
 {
-    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
-    int events = progress(first);
+    int events = 0;
 
-    for (int n = 1; n <= first->num_open && NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain; NULL != dom; dom = dom->next) {
         events += progress(dom);
     }
     return events;

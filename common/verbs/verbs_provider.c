@@ -70,7 +70,7 @@ static const char *open_steps(fab_verbs_domain_t *dom)
     }
     why = dom->is_standby ? NULL : fab_verbs_start(dom);
     why = NULL == why ? fill_address(dom) : why;
-    why = NULL == why ? dom->cm_ops->open(dom) : why;
+    why = NULL == why && fab_verbs_is_iwarp(dom) ? dom->cm_ops->open(dom) : why;
     return NULL == why ? fab_verbs_oob_open(dom) : why;
 }
 
@@ -78,14 +78,16 @@ static const char *open_steps(fab_verbs_domain_t *dom)
 static void domain_free(fab_verbs_domain_t *first)
 {
     fab_verbs_oob_close(first);
-    first->cm_ops->close(first);
+    if (fab_verbs_is_iwarp(first)) {
+        first->cm_ops->close(first);
+    }
     while (!LIST_EMPTY(&first->exposed)) {
         fab_verbs_let_go(LIST_FIRST(&first->exposed));
     }
-    for (int i = 0; i < FAB_VERBS_PORTS - 1; i++) {
-        if (NULL != first->others[i]) {
-            fab_verbs_domain_free(first->others[i]);
-        }
+    while (NULL != first->next) {
+        fab_verbs_domain_t *dom = first->next;
+        first->next = dom->next;
+        fab_verbs_domain_free(dom);
     }
     fab_verbs_domain_free(first);
 }
@@ -101,7 +103,6 @@ static int verbs_open(fab_t *fab, fab_domain_t **out, const char **why)
     dom->provider = &fab_verbs_provider;
     dom->ses = (fab_ses_domain_t){
         .ops = &fab_verbs_ses_ops, .name = fab->config.name, .window = FAB_VERBS_WINDOW_MAX};
-    dom->cm_ops = &fab_verbs_cm_frames; /* until the device is known */
     dom->is_standby = fab->is_covered;
     *why = open_steps(dom);
     if (NULL != *why) {
@@ -169,9 +170,9 @@ static void announce_leave(fab_verbs_domain_t *dom)
  */
 static bool verbs_is_holding(const fab_domain_t *domain)
 {
-    fab_verbs_domain_t *first = (fab_verbs_domain_t *) (uintptr_t) domain, *dom;
+    const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
 
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (; NULL != dom; dom = dom->next) {
         if (!dom->is_dead && dom->num_signaled > 0) {
             return true;
         }
@@ -194,7 +195,7 @@ static void end_all(fab_verbs_domain_t *dom)
 
 static void verbs_close(fab_domain_t *domain)
 {
-    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain, *dom;
+    fab_verbs_domain_t *first = (fab_verbs_domain_t *) domain;
     fab_verbs_ep_t *ep;
 
     if ((uint32_t) getpid() != first->addr.pid) {
@@ -204,7 +205,7 @@ static void verbs_close(fab_domain_t *domain)
         fab_verbs_rails_end(ep); /* first: no BYE goes over them */
     }
     first->is_closed = true;
-    for (int n = 0; NULL != (dom = fab_verbs_nth(first, n)); n++) {
+    for (fab_verbs_domain_t *dom = first; NULL != dom; dom = dom->next) {
         announce_leave(dom);
         end_all(dom);
     }
@@ -226,7 +227,6 @@ static int verbs_wake_fd(const fab_domain_t *domain)
 static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     const fab_verbs_domain_t *dom = (const fab_verbs_domain_t *) domain;
-    bool is_roce = IBV_LINK_LAYER_ETHERNET == dom->addr.link_layer;
 
     return snprintf(
         buf, size,
@@ -237,10 +237,10 @@ static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
         "steps of %u bytes)\n"
         "                      derived types    rendezvous, fragments by SEND: two copies\n",
         fab_verbs_eager(), dom->name,
-        !is_roce                                     ? "InfiniBand"
-        : dom->cm_ops->is_iwarp                      ? "iWARP"
-        : IBV_GID_TYPE_ROCE_V2 == dom->addr.gid_type ? "RoCE v2"
-                                                     : "RoCE v1",
+        !fab_verbs_is_ethernet(dom)                       ? "InfiniBand"
+        : fab_verbs_is_iwarp(dom)                         ? "iWARP"
+        : IBV_GID_TYPE_ROCE_V2 == dom->port_addr.gid_type ? "RoCE v2"
+                                                          : "RoCE v1",
         NULL != dom->tm ? ", matches tags" : "", dom->is_started ? "" : ", not in use",
         fab_limits.verbs_window, dom->step);
 }

@@ -188,7 +188,7 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     const fab_verbs_job_t job = {.conn = conn, .frame = *frame};
     uint8_t reads = (uint8_t) fab_verbs_min(frame->reads,
                                             (uint32_t) conn->dom->device.max_qp_init_rd_atom);
-    uint8_t mtu = fab_verbs_addr_at(&frame->addr, conn->remote).mtu;
+    uint8_t mtu = frame->addr.ports[conn->remote].mtu;
 
     if ((NULL != conn->tm_qp) != (0 != frame->tm_qpn)) {
         return "It does not have the queue pairs that its address promises.";
@@ -197,15 +197,15 @@ const char *fab_verbs_conn_connect(fab_verbs_conn_t *conn, const fab_verbs_frame
     conn->peer_psn = frame->psn;
     conn->probe_addr = frame->probe_addr;
     conn->probe_rkey = frame->probe_rkey;
-    conn->probe_len = (uint16_t) (128u << fab_verbs_min(mtu, conn->dom->addr.mtu));
+    conn->probe_len = (uint16_t) (128u << fab_verbs_min(mtu, conn->dom->port_addr.mtu));
     conn->reads = reads;
     conn->max_in_flight = (uint8_t) fab_verbs_min(reads, FAB_VERBS_STEPS);
     conn->max_in_flight += 0 == conn->max_in_flight; /* WRITEs need none */
-    if (conn->dom->cm_ops->is_iwarp ||
-        (IBV_LINK_LAYER_ETHERNET == conn->dom->addr.link_layer && fab_verbs_resolve_submit(&job))) {
+    if (fab_verbs_is_iwarp(conn->dom) ||
+        (fab_verbs_is_ethernet(conn->dom) && fab_verbs_resolve_submit(&job))) {
         return NULL;
     }
-    return fab_verbs_conn_connected(conn, conn->dom->cm_ops->step(&job));
+    return fab_verbs_conn_connected(conn, fab_verbs_conn_to_receive(&job));
 }
 
 const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error)
@@ -215,7 +215,10 @@ const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error)
 
     if (0 == error) {
         step = "send";
-        error = dom->cm_ops->to_send(conn);
+        error = fab_verbs_qp_to_send(dom, conn->qp, conn->psn, conn->reads);
+    }
+    if (0 == error && NULL != conn->tm_qp) {
+        error = fab_verbs_qp_to_send(dom, conn->tm_qp, conn->tm_psn, conn->reads);
     }
     if (0 == error) {
         return NULL;
@@ -226,15 +229,15 @@ const char *fab_verbs_conn_connected(fab_verbs_conn_t *conn, int error)
 }
 
 /*
- * Set the access that peers have on the QPs of the connection.  to_send() sets it on a QP that is
- * not connected yet; rdma_cm does not.
+ * Set the access that peers have on the QPs of the connection.  A QP that is not connected yet gets
+ * it when it is made ready to send, but not from rdma_cm.
  */
 static int conn_allow(const fab_verbs_conn_t *conn)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = (unsigned int) conn->dom->access};
     int error = 0;
 
-    if ((conn->dom->cm_ops->is_iwarp || (0 != conn->peer_qpn && NULL == conn->job)) &&
+    if ((fab_verbs_is_iwarp(conn->dom) || (0 != conn->peer_qpn && NULL == conn->job)) &&
         !conn->is_broken) {
         error = ibv_modify_qp(conn->qp, &attr, IBV_QP_ACCESS_FLAGS);
         if (0 == error && NULL != conn->tm_qp) {

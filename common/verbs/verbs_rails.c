@@ -7,8 +7,8 @@
  * too: an endpoint for each, in the list ep->rails of the one that is the peer's.  Both sides find
  * the same pairs of ports for them:
  *
- *      rail 1, 2, ...   in the order of verbs_pair.c, those of two further ports that may have a
- *                       share (FAB_VERBS_ADDR_SHARE), neither of which an earlier rail has
+ *      rail 1, 2, ...   in the order of verbs_ports.c, those of two further ports that may have a
+ *                       share (FAB_VERBS_PORT_SHARE), neither of which an earlier rail has
  *
  * and either side may ask for the connection, whose session then serves both.  A process that has
  * it adds to the key of long memory that the peer may read one key for each port of a rail.  So
@@ -44,7 +44,7 @@ static bool may_have(const fab_verbs_ep_t *ep)
 
 static bool may_share(const fab_verbs_addr_t *addr, uint8_t port)
 {
-    return port > 0 && 0 != (addr->others[port - 1].flags & FAB_VERBS_ADDR_SHARE);
+    return 0 != (addr->ports[port].flags & FAB_VERBS_PORT_SHARE);
 }
 
 static bool is_taken(const fab_verbs_ep_t *ep, uint8_t own, uint8_t remote)
@@ -57,25 +57,21 @@ static bool is_taken(const fab_verbs_ep_t *ep, uint8_t own, uint8_t remote)
     return NULL != rail;
 }
 
-/* False: no memory, or the port cannot be opened; the other side's request is refused then. */
-static bool add_rail(fab_verbs_ep_t *ep, uint32_t pair, uint8_t own, uint8_t remote)
+/* Without memory, or if the port cannot be opened, the other side's request is refused. */
+static void add_rail(fab_verbs_ep_t *ep, uint32_t pair, uint8_t own, uint8_t remote)
 {
     const char *why = "there is not enough memory";
     fab_verbs_domain_t *dom = fab_verbs_port_domain(ep->dom->first, own, &why);
     fab_verbs_ep_t *rail = NULL != dom ? fab_verbs_ep_new(dom, ep->peer, &ep->addr, pair, remote)
                                        : NULL;
-    fab_verbs_ep_t **end = &ep->rails;
 
     if (NULL == rail) {
         fab_log(ep->dom->fab, 10, "no rail by port %u: %s", own, why);
-        return false;
+        return;
     }
     rail->main = ep;
-    while (NULL != *end) {
-        end = &(*end)->next_rail;
-    }
-    *end = rail;
-    return true;
+    rail->next_rail = ep->rails;
+    ep->rails = rail;
 }
 
 static void make_rails(fab_verbs_ep_t *ep)
@@ -92,7 +88,7 @@ static void make_rails(fab_verbs_ep_t *ep)
          pair++) {
         if (may_share(&first->addr, own) && may_share(&ep->addr, remote) &&
             !is_taken(ep, own, remote)) {
-            (void) add_rail(ep, pair, own, remote);
+            add_rail(ep, pair, own, remote);
         }
     }
 }
@@ -101,9 +97,7 @@ static void make_rails(fab_verbs_ep_t *ep)
 
 static uint32_t speed_of(const fab_verbs_addr_t *addr, uint8_t port)
 {
-    uint32_t speed = 0 == port ? addr->speed : addr->others[port - 1].speed;
-
-    return 0 != speed ? speed : FAB_VERBS_SPEED_UNKNOWN;
+    return 0 != addr->ports[port].speed ? addr->ports[port].speed : FAB_VERBS_SPEED_UNKNOWN;
 }
 
 static uint32_t speed_by(const fab_verbs_ep_t *ep)
@@ -115,7 +109,7 @@ static uint32_t speed_by(const fab_verbs_ep_t *ep)
 /* A rail that is up, and for which there is a key. */
 static bool can_share(const fab_verbs_ep_t *rail, const fab_rkey_t *rkey)
 {
-    return fab_verbs_is_up(rail) && fab_verbs_has_rail_key(rkey, rail->remote);
+    return fab_verbs_is_up(rail) && 0 != (fab_verbs_key(rkey).rails >> rail->remote & 1);
 }
 
 /* The last len bytes of what the operation has.  False: they stay with it. */
@@ -139,7 +133,7 @@ static bool share(fab_verbs_ep_t *rail, fab_verbs_op_t *op, size_t len)
                              .from = from,
                              .posted = from,
                              .end = op->end,
-                             .rkey = fab_verbs_rail_key(&rma->rkey, rail->remote)};
+                             .rkey = fab_verbs_key(&rma->rkey).rail_rkeys[rail->remote]};
     op->end = from;
     op->num_shares++;
     fab_verbs_op_append(rail, part);
@@ -170,24 +164,17 @@ void fab_verbs_rails_share(fab_verbs_ep_t *ep, fab_verbs_op_t *op)
     }
 }
 
-/* NULL: there is no such one, or no more. */
-static fab_verbs_ep_t *find(const fab_verbs_ep_t *ep, uint32_t pair)
-{
-    fab_verbs_ep_t *rail = ep->rails;
-
-    while (NULL != rail && rail->pair != pair) {
-        rail = rail->next_rail;
-    }
-    return NULL != rail && !rail->has_failed && NULL == rail->failure ? rail : NULL;
-}
-
 fab_verbs_ep_t *fab_verbs_rail_asked(fab_verbs_ep_t *ep, uint32_t pair)
 {
+    fab_verbs_ep_t *rail;
+
     if (!may_have(ep)) {
         return NULL;
     }
     make_rails(ep);
-    return find(ep, pair);
+    for (rail = ep->rails; NULL != rail && rail->pair != pair; rail = rail->next_rail) {
+    }
+    return NULL != rail && !rail->has_failed && NULL == rail->failure ? rail : NULL;
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -220,27 +207,12 @@ bool fab_verbs_rail_stop(fab_verbs_ep_t *rail, uint64_t now)
 
 void fab_verbs_rail_failed(fab_verbs_ep_t *rail, const char *why)
 {
-    const fab_verbs_ep_t *ep = rail->main;
-
     rail->has_failed = true;
     give_back(rail);
-    if (fab_verbs_is_up(ep)) {
-        ep->conn->rails_to_tell |= (uint16_t) (1u << rail->pair);
-        fab_verbs_conn_schedule_credits(ep->conn);
-    }
     fab_counters.verbs_rail_failed++;
     fab_log(rail->dom->fab, 1,
             "process 0x%llx: %s here and its port %u read no more shares of long messages: %s",
             (unsigned long long) rail->peer->name, rail->dom->name, rail->remote, why);
-}
-
-void fab_verbs_rail_failed_there(fab_verbs_ep_t *ep, uint32_t pair)
-{
-    fab_verbs_ep_t *rail = find(ep, pair);
-
-    if (NULL != rail) {
-        fab_verbs_broke(rail, OPAL_ERR_UNREACH, "it failed for the peer.");
-    }
 }
 
 /* Its session ends with the peer's, without a word of its own. */

@@ -79,9 +79,7 @@ static bool id_is_known(const fab_verbs_tmh_t *tmh)
     if (FAB_AM_NO_TAG != tmh->opcode) {
         return tmh->opcode <= FAB_AM_EAGER;
     }
-    return tmh->id < FAB_AM_MAX ||
-           (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_TRY) ||
-           (tmh->id >= FAB_VERBS_ID_RAIL && tmh->id < FAB_VERBS_ID_RAIL + FAB_VERBS_PAIRS);
+    return tmh->id < FAB_AM_MAX || (tmh->id >= FAB_VERBS_ID_CREDIT && tmh->id <= FAB_VERBS_ID_TRY);
 }
 
 /* This direction carries packets; whether the sender hears so, its first word tells. */

@@ -6,13 +6,12 @@
  * connection, and wait as long as TCP does.  The lock is not held meanwhile, so messages of other
  * peers go on.  One thread for a port, made when it is first needed.
  *
- *      submit ──> todo ──thread──> done ──poll──> the connection goes on (fab_verbs_cm_ops_t)
+ *      submit ──> todo ──thread──> done ──poll──> the connection goes on
  *
  * The thread touches the job and its connection's QPs alone; a connection is not destroyed while
  * its job is on the way.  InfiniBand needs no thread: the kernel asks no other port.
  *
- * Lock order: the fabric's, then the
- * resolver's, which is held for moments only.
+ * Lock order: the fabric's, then the resolver's, which is held for moments only.
  */
 #include "verbs/verbs.h"
 
@@ -62,8 +61,11 @@ static int do_step(const fab_verbs_job_t *job)
     const fab_verbs_cm_ops_t *ops = job->conn->dom->cm_ops;
     int error;
 
-    pthread_setcancelstate(ops->is_iwarp ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE, NULL);
-    error = ops->step(job);
+    if (NULL == ops) {
+        return fab_verbs_conn_to_receive(job);
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    error = ops->ask(job);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     return error;
 }
@@ -148,29 +150,18 @@ bool fab_verbs_resolve_submit(const fab_verbs_job_t *wanted)
     return true;
 }
 
-/* A job that has ended; NULL: none has. */
-static fab_verbs_job_t *next_done(fab_verbs_resolver_t *resolver)
+fab_verbs_job_t *fab_verbs_resolve_poll(fab_verbs_domain_t *dom)
 {
     fab_verbs_job_t *job;
 
-    pthread_mutex_lock(&resolver->lock);
-    job = STAILQ_FIRST(&resolver->done);
+    pthread_mutex_lock(&dom->resolver->lock);
+    job = STAILQ_FIRST(&dom->resolver->done);
     if (NULL != job) {
-        STAILQ_REMOVE_HEAD(&resolver->done, link);
-    }
-    pthread_mutex_unlock(&resolver->lock);
-    return job;
-}
-
-void fab_verbs_resolve_poll(fab_verbs_domain_t *dom)
-{
-    fab_verbs_job_t *job;
-
-    while (NULL != (job = next_done(dom->resolver))) {
+        STAILQ_REMOVE_HEAD(&dom->resolver->done, link);
         job->conn->job = NULL;
-        dom->cm_ops->stepped(job);
-        free(job);
     }
+    pthread_mutex_unlock(&dom->resolver->lock);
+    return job;
 }
 
 void fab_verbs_resolve_is_awake(fab_verbs_domain_t *dom)

@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-#include "verbs/verbs_cm.h"
-
 /* ---- operations --------------------------------------------------------- */
 
 static const enum ibv_wr_opcode fab_verbs_opcodes[] = {
@@ -107,7 +105,7 @@ static unsigned local_access(const fab_verbs_domain_t *dom, const fab_rma_t *rma
     if (FAB_PUT == rma->kind) {
         return 0;
     }
-    return FAB_REG_LOCAL_WRITE | (dom->cm_ops->is_iwarp ? FAB_REG_REMOTE_WRITE : 0);
+    return FAB_REG_LOCAL_WRITE | (fab_verbs_is_iwarp(dom) ? FAB_REG_REMOTE_WRITE : 0);
 }
 
 /* ---- the table's functions ---------------------------------------------- */
@@ -123,7 +121,7 @@ int fab_verbs_rma(fab_rma_t *rma)
         return OPAL_ERR_UNREACH;
     }
     if (rma->len > 0) {
-        if (!fab_verbs_is_key_of(&rma->rkey, ep->remote)) {
+        if (fab_verbs_key(&rma->rkey).port != ep->remote) {
             return OPAL_ERR_NOT_SUPPORTED; /* made before the peer moved to another port */
         }
         reg = fab_verbs_register(ep->dom, rma->local, rma->len, local_access(ep->dom, rma));
@@ -142,7 +140,7 @@ int fab_verbs_rma(fab_rma_t *rma)
                            .rma = rma,
                            .reg = reg,
                            .end = rma->len,
-                           .rkey = fab_verbs_rkey(&rma->rkey)};
+                           .rkey = fab_verbs_key(&rma->rkey).rkey};
     if (FAB_GET == rma->kind && rma->len >= FAB_VERBS_RAIL_MIN) {
         fab_verbs_rails_share(ep, op);
     }
@@ -154,22 +152,8 @@ int fab_verbs_rma(fab_rma_t *rma)
     return OPAL_SUCCESS;
 }
 
-void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
-{
-    fab_verbs_ops_unlist(ep);
-    while (!LIST_EMPTY(&ep->exposed)) {
-        fab_verbs_let_go(LIST_FIRST(&ep->exposed));
-    }
-    while (!STAILQ_EMPTY(&ep->ops)) {
-        fab_verbs_op_t *op = fab_verbs_op_take(ep);
-        op->status = FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH;
-        if (0 == op->in_flight) {
-            fab_verbs_op_end(op);
-        }
-    }
-}
-
-void fab_verbs_rma_refuse(fab_verbs_ep_t *ep)
+/* Those that are in flight end later. */
+static void end_ops(fab_verbs_ep_t *ep, int status)
 {
     fab_verbs_op_queue_t ops = STAILQ_HEAD_INITIALIZER(ops);
 
@@ -178,7 +162,23 @@ void fab_verbs_rma_refuse(fab_verbs_ep_t *ep)
         fab_verbs_op_t *op = STAILQ_FIRST(&ops);
         STAILQ_REMOVE_HEAD(&ops, link);
         op->is_queued = false;
-        op->status = OPAL_ERR_NOT_SUPPORTED;
-        fab_verbs_op_end(op);
+        op->status = status;
+        if (0 == op->in_flight) {
+            fab_verbs_op_end(op);
+        }
     }
+}
+
+void fab_verbs_rma_drop(fab_verbs_ep_t *ep)
+{
+    fab_verbs_ops_unlist(ep);
+    while (!LIST_EMPTY(&ep->exposed)) {
+        fab_verbs_let_go(LIST_FIRST(&ep->exposed));
+    }
+    end_ops(ep, FAB_PEER_UP == ep->peer->state ? OPAL_ERR_NOT_SUPPORTED : OPAL_ERR_UNREACH);
+}
+
+void fab_verbs_rma_refuse(fab_verbs_ep_t *ep)
+{
+    end_ops(ep, OPAL_ERR_NOT_SUPPORTED);
 }

@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "fabric/fab_params.h"
-#include "verbs/verbs_cm.h"
 
 enum {
     /* receive buffers beyond the windows: credits, and what waits to be posted again */
@@ -129,7 +128,7 @@ const char *fab_verbs_srq_open(fab_verbs_domain_t *dom)
 /* Receive buffers beyond what peers were granted: so many messages more may be. */
 static uint32_t num_free(const fab_verbs_domain_t *dom)
 {
-    const uint32_t own = dom->cm_ops->is_iwarp ? FAB_VERBS_OWN_MSGS * dom->num_conns : 0;
+    const uint32_t own = fab_verbs_is_iwarp(dom) ? FAB_VERBS_OWN_MSGS * dom->num_conns : 0;
     const uint32_t used = FAB_VERBS_SLACK_BUFS + dom->max_requested + own + dom->granted;
 
     return used < dom->max_recv_bufs ? dom->max_recv_bufs - used : 0;
@@ -183,7 +182,7 @@ bool fab_verbs_srq_grant(fab_verbs_conn_t *conn)
     if (NULL != conn->ep->main) {
         add(conn, FAB_VERBS_RAIL_WINDOW);
     } else if (!grant(conn, window)) {
-        if (dom->cm_ops->is_iwarp) {
+        if (fab_verbs_is_iwarp(dom)) {
             return false;
         }
         add(conn, FAB_VERBS_WINDOW_MIN); /* RNR */

@@ -124,7 +124,7 @@ static const char *tm_try(fab_verbs_domain_t *dom, fab_verbs_tm_t *tm)
     if (NULL != why || 0 != strcmp("auto", fab_params.verbs_tm)) {
         return why;
     }
-    if (0 != (dom->addr.flags & FAB_VERBS_ADDR_GRH)) {
+    if (0 != (dom->port_addr.flags & FAB_VERBS_PORT_GRH)) {
         return "its port needs a GRH, which its queue pair for list operations has not";
     }
     why = fab_verbs_tm_test(dom, tm->max_tags, tm->max_ops, tm->has_rndv ? &no_rndv : NULL);

@@ -85,8 +85,8 @@ struct fab_verbs_exposed {
     LIST_ENTRY(fab_verbs_exposed) link;
     fab_verbs_domain_t *dom; /* whose device reg is for */
     fab_reg_t *reg;
-    fab_verbs_exposed_t *more; /* the same memory, by a further port; in no list */
-    bool is_requested;         /* in a request that the receiver's device may answer */
+    fab_reg_t *rail_regs[FAB_VERBS_PORTS]; /* the same memory, by further ports */
+    bool is_requested;                     /* in a request that the receiver's device may answer */
 };
 
 /* ---- connections -------------------------------------------------------- */
@@ -191,14 +191,13 @@ struct fab_verbs_conn {
     uint8_t reads;         /* READs that the peer serves at a time */
     uint8_t max_in_flight; /* READs and WRITEs */
     uint8_t in_flight;
-    uint8_t num_ended;      /* QPs that take no more receives: LAST_WQE_REACHED */
-    bool is_to_tm;          /* the peer's device matches tags */
-    bool is_broken;         /* a work request failed */
-    uint8_t broken_by;      /* enum ibv_wc_status of that */
-    bool has_answered;      /* the device has done a rendezvous: it answers the sender */
-    bool is_due;            /* in dom->due */
-    uint8_t to_send;        /* bits 1 << fab_verbs_word_t: what found no room */
-    uint16_t rails_to_tell; /* bits 1 << pair: rails that have failed here */
+    uint8_t num_ended; /* QPs that take no more receives: LAST_WQE_REACHED */
+    bool is_to_tm;     /* the peer's device matches tags */
+    bool is_broken;    /* a work request failed */
+    uint8_t broken_by; /* enum ibv_wc_status of that */
+    bool has_answered; /* the device has done a rendezvous: it answers the sender */
+    bool is_due;       /* in dom->due */
+    uint8_t to_send;   /* bits 1 << fab_verbs_word_t: what found no room */
 
     /* iWARP (verbs_cm_rdma.c) */
     struct rdma_cm_id *cm_id; /* NULL: no attempt to connect is under way, and none succeeded */
@@ -259,7 +258,7 @@ struct fab_verbs_ep {
     /* what is to be done when all that came before is taken: in dom->failing; NULL: nothing */
     struct fab_verbs_failure *failure;
     bool is_local;         /* on this host: its pid means something */
-    uint8_t pair;          /* of ports, that is used or will be (verbs_pair.c) */
+    uint8_t pair;          /* of ports, that is used or will be (verbs_ports.c) */
     uint8_t remote;        /* the peer's of these; dom is this process's */
     fab_verbs_addr_t addr; /* at the end: fab_verbs_addr_len() bytes of it are there */
 };
@@ -282,16 +281,14 @@ struct fab_verbs_domain {
 
     /* the process's first port, which has the address that others know, and the sockets */
     fab_verbs_domain_t *first;
-    uint8_t index; /* among the process's ports, 0: the first */
-    /* of the first: others, opened when a peer needs them (verbs_ports.c) */
-    fab_verbs_domain_t *others[FAB_VERBS_PORTS - 1];
-    fab_verbs_port_name_t other_names[FAB_VERBS_PORTS - 1];
-    uint8_t num_open; /* of others */
+    fab_verbs_domain_t *next; /* further ports, opened when a peer needs them (verbs_ports.c) */
+    uint8_t index;            /* among the process's ports, 0: the first */
+    fab_verbs_port_name_t names[FAB_VERBS_PORTS]; /* the first's: of all that addr has */
 
     /* polling */
     struct ibv_cq *recv_cq;
     struct ibv_cq *send_cq;
-    struct ibv_comp_channel *channel; /* of both; NULL: there is none (verbs_sleep.c) */
+    struct ibv_comp_channel *channel; /* of both; NULL: there is none (verbs_domain.c) */
     bool is_armed;
     uint32_t num_conns;    /* those with a QP, lingering ones too */
     uint32_t num_signaled; /* work requests that will complete */
@@ -354,12 +351,12 @@ struct fab_verbs_domain {
     bool is_memlock_logged;
 
     /* connecting */
-    fab_ses_domain_t ses;           /* the first's */
-    fab_sock_set_t *socks;          /* for connection set-up */
-    int epoll;                      /* of socks, and of the device's events; -1: none */
-    fab_verbs_resolver_t *resolver; /* NULL: it was not needed */
-    const fab_verbs_cm_ops_t *cm_ops;
-    fab_verbs_cm_t *cm; /* of rdma_cm */
+    fab_ses_domain_t ses;             /* the first's */
+    fab_sock_set_t *socks;            /* for connection set-up */
+    int epoll;                        /* of socks, and of the device's events; -1: none */
+    fab_verbs_resolver_t *resolver;   /* NULL: it was not needed */
+    const fab_verbs_cm_ops_t *cm_ops; /* iWARP; else NULL */
+    fab_verbs_cm_t *cm;               /* of rdma_cm */
     uint32_t num_asking;
     uint32_t num_ending; /* endpoints with a late_bye */
     fab_verbs_ep_queue_t waiting;
@@ -368,14 +365,35 @@ struct fab_verbs_domain {
     uint64_t next_tick; /* us */
 
     fab_verbs_ep_list_t eps; /* all */
-    /* the first's: of this process; another's: of this process as if the port were its first */
-    fab_verbs_addr_t addr;
+    fab_verbs_addr_t addr;   /* the first's: of this process */
+    fab_verbs_port_addr_t port_addr;
     fab_verbs_chain_t chain;
 };
 
 static inline fab_verbs_ep_t *fab_verbs_ep_of(fab_ses_t *ses)
 {
     return (fab_verbs_ep_t *) (void *) ((char *) ses - offsetof(fab_verbs_ep_t, ses));
+}
+
+/*
+ * Then there is no RNR: a message that finds no buffer ends the connection; the response to a READ
+ * counts as a remote write; and rdma_cm ends the QPs.
+ */
+static inline bool fab_verbs_is_iwarp(const fab_verbs_domain_t *dom)
+{
+    return NULL != dom->cm_ops;
+}
+
+/* RoCE, and perhaps iWARP. */
+static inline bool fab_verbs_is_ethernet(const fab_verbs_domain_t *dom)
+{
+    return IBV_LINK_LAYER_ETHERNET == dom->port.link_layer;
+}
+
+/* Of the peer, if its first port is used or will be: FAB_VERBS_ADDR_*. */
+static inline uint16_t fab_verbs_peer_flags(const fab_verbs_ep_t *ep)
+{
+    return 0 == ep->remote ? ep->addr.flags : 0;
 }
 
 /* Messages, READs and WRITEs may go. */

@@ -47,12 +47,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "fabric/fab.h"
 #include "session/session_wire.h"
 #include "sock/sock_ip.h"
 #include "sock/sock_wire.h"
 
 #define FAB_VERBS_MAGIC   0x53425256u /* "VRBS", little endian */
-#define FAB_VERBS_VERSION 19
+#define FAB_VERBS_VERSION 20
 
 enum {
     FAB_VERBS_IPS = 8,                                   /* IP addresses in a process's address */
@@ -74,8 +75,6 @@ enum {
     FAB_VERBS_ID_CREDIT = 128,
     FAB_VERBS_ID_BYE = 129, /* app_ctx: fab_ses_bye_t */
     FAB_VERBS_ID_TRY = 130, /* the first: does a packet pass?  The payload means nothing */
-    /* and the number of its pair of ports: the sender does not use this rail any more */
-    FAB_VERBS_ID_RAIL = 144,
 };
 
 typedef struct fab_verbs_tmh {
@@ -101,11 +100,15 @@ _Static_assert(16 == sizeof(fab_verbs_rvh_t), "fab_verbs_rvh_t is struct ibv_rvh
 
 /* In an address. */
 enum {
-    FAB_VERBS_ADDR_TM = 1,      /* matching hardware receives the messages, see above */
+    FAB_VERBS_ADDR_TM = 1,      /* matching hardware receives the messages of the first port */
     FAB_VERBS_ADDR_TM_RNDV = 2, /* and does rendezvous by itself */
-    FAB_VERBS_ADDR_GRH = 4,     /* InfiniBand: its packets need a GRH */
-    FAB_VERBS_ADDR_CM = 8,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
-    FAB_VERBS_ADDR_SHARE = 16,  /* of a further port: it may have a share of long data */
+    FAB_VERBS_ADDR_CM = 4,      /* the port is iWARP, which rdma_cm connects (verbs_cm.h) */
+};
+
+/* Of a port. */
+enum {
+    FAB_VERBS_PORT_GRH = 1,   /* InfiniBand: its packets need a GRH */
+    FAB_VERBS_PORT_SHARE = 2, /* it may have a share of long data; not the first */
 };
 
 /*
@@ -129,16 +132,16 @@ static inline uint32_t fab_verbs_imm_check(const void *payload, size_t len)
 
 enum { FAB_VERBS_PKEY_FULL = 0x8000, FAB_VERBS_PKEY_PART = 0x7fff };
 
-/* A port beside the first: as the fields of fab_verbs_addr_t. */
 typedef struct fab_verbs_port_addr {
-    uint8_t gid[16];
-    uint16_t lid;
-    uint16_t pkey;
-    uint8_t mtu;
-    uint8_t gid_type;
-    uint8_t flags; /* FAB_VERBS_ADDR_GRH, _SHARE */
+    uint8_t gid[16];  /* iWARP: IP address where rdma_cm listens, IPv4 as ::ffff:a.b.c.d */
+    uint16_t lid;     /* InfiniBand */
+    uint16_t pkey;    /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
+    uint8_t mtu;      /* enum ibv_mtu */
+    uint8_t gid_type; /* enum ibv_gid_type; RoCE v1 and v2 do not understand each other */
+    uint8_t flags;    /* FAB_VERBS_PORT_* */
+    /* its place among the ports of the host that could be used: equal ones may share a switch */
     uint8_t rail;
-    uint16_t speed;
+    uint16_t speed; /* in 100 Mbit/s; 0: not known */
 } fab_verbs_port_addr_t;
 
 _Static_assert(26 == sizeof(fab_verbs_port_addr_t), "fab_verbs_port_addr_t is a wire format");
@@ -146,30 +149,20 @@ _Static_assert(26 == sizeof(fab_verbs_port_addr_t), "fab_verbs_port_addr_t is a 
 /* Section of a process's address. */
 typedef struct fab_verbs_addr {
     uint16_t version;
-    uint8_t link_layer; /* IBV_LINK_LAYER_* */
-    uint8_t gid_type;   /* enum ibv_gid_type; RoCE v1 and v2 do not understand each other */
-    uint8_t gid[16];    /* iWARP: IP address where rdma_cm listens, IPv4 as ::ffff:a.b.c.d */
-    uint16_t lid;       /* InfiniBand */
-    uint8_t mtu;        /* enum ibv_mtu */
+    uint8_t link_layer; /* IBV_LINK_LAYER_*, of all its ports */
     uint8_t num_ips;    /* of ips that are used */
     uint32_t eager_max; /* longest payload that it takes, bytes */
     uint32_t pid;
-    uint64_t host; /* fab_host_identity(): pid means something only there */
+    uint16_t flags;   /* FAB_VERBS_ADDR_* */
+    uint16_t cm_port; /* iWARP: rdma_cm's */
+    uint64_t host;    /* fab_host_identity(): pid means something only there */
     uint64_t start_time;
     uint8_t key[FAB_SOCK_KEY]; /* of connection set-up */
-    uint16_t flags;            /* FAB_VERBS_ADDR_* */
-    uint16_t cm_port;          /* iWARP: rdma_cm's */
     /* its device reads 2^max_read bytes at most by itself; TM_RNDV */
     uint8_t max_read;
-    uint8_t num_others; /* of others that are used */
-    uint16_t pkey;      /* InfiniBand: its partition, with FAB_VERBS_PKEY_FULL */
-    /* its place among the ports of the host that could be used: equal ones may share a switch */
-    uint8_t rail;
-    uint8_t reserved;
-    uint16_t speed; /* of the port, in 100 Mbit/s; 0: not known */
-    uint8_t reserved2[4];
-    fab_verbs_port_addr_t others[FAB_VERBS_PORTS - 1]; /* the best first */
-    uint8_t reserved3[2];
+    uint8_t num_ports;                            /* of ports that are used, 1 at least */
+    fab_verbs_port_addr_t ports[FAB_VERBS_PORTS]; /* the best first */
+    uint8_t reserved[6];
     fab_sock_ip_t ips[FAB_VERBS_IPS]; /* where it listens, the best first */
 } fab_verbs_addr_t;
 
@@ -181,6 +174,30 @@ static inline size_t fab_verbs_addr_len(const fab_verbs_addr_t *addr)
     return offsetof(fab_verbs_addr_t, ips) + addr->num_ips * sizeof(addr->ips[0]);
 }
 
+/* What is in fab_rkey_t. */
+typedef struct fab_verbs_key {
+    uint32_t rkey;    /* the device's */
+    uint16_t port;    /* of the exposing process: the first, 0, or another */
+    uint16_t rails;   /* bit n: rail_rkeys has one for its port n */
+    uint64_t exposed; /* for the exposing process: fab_verbs_exposed_t */
+    uint32_t rail_rkeys[FAB_VERBS_PORTS];
+} fab_verbs_key_t;
+
+/* Bytes of the key of memory for any peer, which has none for rails; the rest is fab_shm_rkey_t. */
+enum { FAB_VERBS_KEY_ANY = 16 };
+
+_Static_assert(FAB_VERBS_KEY_ANY == offsetof(fab_verbs_key_t, rail_rkeys) &&
+                   sizeof(fab_rkey_t) == sizeof(fab_verbs_key_t),
+               "it fits");
+
+static inline fab_verbs_key_t fab_verbs_key(const fab_rkey_t *rkey)
+{
+    fab_verbs_key_t key;
+
+    memcpy(&key, rkey->bytes, sizeof(key));
+    return key;
+}
+
 typedef struct fab_verbs_frame {
     fab_ses_msg_t msg;
     uint32_t qpn;
@@ -189,7 +206,7 @@ typedef struct fab_verbs_frame {
     uint32_t tm_qpn;
     uint32_t tm_psn;
     uint8_t reads;   /* READs that the sender's QP serves at a time */
-    uint8_t pair;    /* of which ports (verbs_pair.c) */
+    uint8_t pair;    /* of which ports (verbs_ports.c) */
     uint8_t is_rail; /* for shares of long data alone */
     uint8_t reserved;
     uint32_t probe_rkey; /* WELCOME: of memory that the asking side reads once */

@@ -72,7 +72,7 @@ static int near_by_machine(const char *device, uint32_t *parts)
     int depth = fab_verbs_near_depth(topology, cpus, device);
 
     near_calls++;
-    *parts = fab_verbs_near_parts(topology, depth);
+    *parts = hwloc_get_nbobjs_by_depth(topology, depth);
     return depth;
 }
 
@@ -287,12 +287,12 @@ static void be_host(const void *arg)
         bool is_open = OPAL_SUCCESS == fab_open(&config, &fab, &why);
         const char *name = is_open ? verbs_domain(fab)->name : NULL;
         if (is_open) {
-            inet_ntop(AF_INET, verbs_domain(fab)->addr.gid + 12, ip, sizeof(ip));
+            inet_ntop(AF_INET, verbs_domain(fab)->port_addr.gid + 12, ip, sizeof(ip));
         }
         if (is_open != (NULL != wanted) || (is_open && 0 != strcmp(name, wanted)) ||
             (!is_open && NULL == strstr(why, host->says)) ||
             (NULL != host->gid && NULL == strstr(ip, host->gid)) ||
-            (0 != host->pkey && (!is_open || verbs_domain(fab)->addr.pkey != host->pkey))) {
+            (0 != host->pkey && (!is_open || verbs_domain(fab)->port_addr.pkey != host->pkey))) {
             fprintf(stderr, "%s %s: %s (%s), %s\n", host->settings[0],
                     NULL != host->settings[1] ? host->settings[1] : "", is_open ? name : "none", ip,
                     why);
@@ -520,7 +520,7 @@ static unsigned mtu; /* of the address: enum ibv_mtu; 0: any */
 static void path_body(world_t *world)
 {
     CHECK((0 != has_tm) == (NULL != verbs_domain(world->fab)->tm));
-    CHECK(0 == mtu || mtu == verbs_domain(world->fab)->addr.mtu);
+    CHECK(0 == mtu || mtu == verbs_domain(world->fab)->port_addr.mtu);
     exchange(world);
 }
 

@@ -85,10 +85,9 @@ static void read_from(world_t *world, int from)
 static uint32_t in_use(world_t *world)
 {
     const fab_verbs_conn_t *conn;
-    fab_verbs_domain_t *dom;
     uint32_t num = 0;
 
-    for (int n = 0; NULL != (dom = fab_verbs_nth(verbs_domain(world), n)); n++) {
+    for (const fab_verbs_domain_t *dom = verbs_domain(world); NULL != dom; dom = dom->next) {
         TAILQ_FOREACH(conn, &dom->conns, link) {
             num += NULL != conn->ep && FAB_SES_CLOSING != conn->ep->ses.state;
         }
@@ -212,7 +211,7 @@ static void lost_body(world_t *world)
     world_barrier(world);
     if (0 == world->rank) {
         fab_params.verbs_max_connections = 1;
-        fab_verbs_make_room(verbs_domain(world));
+        fab_verbs_make_room(verbs_domain(world), 1);
         WORLD_UNTIL(ep->conn->head == ep->conn->tail); /* BYE has arrived */
         CHECK(FAB_SES_CLOSING == ep->ses.state);
         world_cuts[1] = 1;

@@ -108,7 +108,7 @@ static void connect_qp(struct rdma_cm_id *id, uint64_t remote_qpn)
         .timeout = 14,
         .retry_cnt = 7,
         .rnr_retry = 7,
-        .ah_attr = {.dlid = conn->ep->addr.lid, .port_num = 1},
+        .ah_attr = {.dlid = conn->ep->addr.ports[0].lid, .port_num = 1},
     };
 
     assert_int_equal(ibv_modify_qp(conn->qp, &attr,

@@ -33,7 +33,7 @@ static void address_of(const world_t *world, uint32_t i, unsigned char *address)
 
     memcpy(addr.key, &i, sizeof(i));
     addr.num_ips = HOST_IPS;
-    addr.lid = (uint16_t) (1 + i % 49151);
+    addr.ports[0].lid = (uint16_t) (1 + i % 49151);
     memcpy(verbs, &addr, len);
 }
 
