@@ -283,12 +283,6 @@ void fab_verbs_tm_broke(fab_verbs_domain_t *dom, const char *why);
 const char *fab_verbs_port_look_at(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t num,
                                    const struct ibv_port_attr *port);
 
-/*
- * What of the port's address is no longer what other processes were told at the start; NULL:
- * nothing.
- */
-const char *fab_verbs_port_change(const fab_verbs_domain_t *dom);
-
 /* Use this port: opens the device; fills all that the port tells.  NULL, or why it cannot be. */
 const char *fab_verbs_port_use(fab_verbs_domain_t *dom, struct ibv_device *device, uint8_t num);
 

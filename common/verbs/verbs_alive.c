@@ -43,18 +43,6 @@ static void qp_ended(fab_verbs_domain_t *dom, const struct ibv_async_event *even
     }
 }
 
-/* Connections that there are go on, or break and say so. */
-static void check_address(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
-{
-    dom->changed = fab_verbs_port_change(dom);
-    if (NULL != dom->changed) {
-        fab_log(dom->fab, 1, "%s has another %s: no more connections are made by it", dom->name,
-                dom->changed);
-    } else {
-        fab_log(dom->fab, 10, "%s reports: %s", dom->name, ibv_event_type_str(event->event_type));
-    }
-}
-
 static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -90,8 +78,10 @@ static void handle_event(fab_verbs_domain_t *dom, const struct ibv_async_event *
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER: /* another subnet manager */
     case IBV_EVENT_SM_CHANGE:
+        /* the probe of a connection finds out whether peers, who know the old address, reach it */
         if (event->element.port_num == dom->port_num) {
-            check_address(dom, event);
+            fab_log(dom->fab, 1, "%s reports: %s", dom->name,
+                    ibv_event_type_str(event->event_type));
         }
         break;
     default: /* of no importance */

@@ -30,10 +30,6 @@ fab_verbs_conn_t *fab_verbs_conn_open(fab_verbs_ep_t *ep, const char **why)
     uint32_t depth;
 
     *why = fab_verbs_start(dom);
-    if (NULL == *why && NULL != dom->changed) {
-        *why = fab_sentence(dom->fab, "%s has another %s than when the job began.", dom->name,
-                            dom->changed);
-    }
     if (NULL != *why) {
         return NULL;
     }

@@ -93,32 +93,6 @@ static void choose_class(fab_verbs_domain_t *dom, const char *device)
                                                    : FAB_VERBS_ROCE_CLASS);
 }
 
-const char *fab_verbs_port_change(const fab_verbs_domain_t *dom)
-{
-    const bool is_infiniband = !fab_verbs_is_ethernet(dom);
-    struct ibv_port_attr port;
-    union ibv_gid gid;
-    __be16 pkey;
-
-    if (fab_verbs_is_iwarp(dom)) {
-        return NULL; /* rdma_cm looks at addresses */
-    }
-    memset(&port, 0, sizeof(port));
-    if (is_infiniband && 0 == ibv_query_port(dom->ctx, dom->port_num, &port) &&
-        port.lid != dom->port_addr.lid) {
-        return "LID";
-    }
-    if (0 == ibv_query_gid(dom->ctx, dom->port_num, dom->gid_index, &gid) &&
-        0 != memcmp(&gid, dom->port_addr.gid, sizeof(gid))) {
-        return "GID";
-    }
-    if (is_infiniband && 0 == ibv_query_pkey(dom->ctx, dom->port_num, dom->pkey_index, &pkey) &&
-        be16toh(pkey) != dom->port_addr.pkey) {
-        return "partition";
-    }
-    return NULL;
-}
-
 /* ---- what a port is ------------------------------------------------------ */
 
 /* enum ibv_mtu, no larger than the user wants. */

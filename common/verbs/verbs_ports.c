@@ -125,16 +125,6 @@ const char *fab_verbs_pair_find(const fab_verbs_domain_t *first, uint64_t name,
 
 /* ---- further ports ------------------------------------------------------ */
 
-/* Others were told the port's address at the start. */
-static bool has_told_address(const fab_verbs_domain_t *dom)
-{
-    const fab_verbs_port_addr_t *told = &dom->first->addr.ports[dom->index];
-    const fab_verbs_port_addr_t *here = &dom->port_addr;
-
-    return 0 == memcmp(told->gid, here->gid, sizeof(told->gid)) && told->lid == here->lid &&
-           told->pkey == here->pkey;
-}
-
 static const char *use_named(fab_verbs_domain_t *dom, const fab_verbs_port_name_t *name)
 {
     int num = 0;
@@ -164,9 +154,6 @@ static const char *port_open(fab_verbs_domain_t *dom)
     dom->socks = dom->first->socks;
     dom->epoll = dom->first->epoll;
     why = use_named(dom, name);
-    if (NULL == why && !has_told_address(dom)) {
-        why = fab_sentence(dom->fab, "%s has another address than when the job began.", dom->name);
-    }
     why = NULL == why ? fab_verbs_domain_prepare(dom) : why;
     if (NULL == why && 0 != epoll_ctl(dom->epoll, EPOLL_CTL_ADD, dom->ctx->async_fd, &event)) {
         why = fab_sentence(dom->fab, "epoll cannot be used: %s.", strerror(errno));

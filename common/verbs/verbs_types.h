@@ -332,7 +332,6 @@ struct fab_verbs_domain {
     bool is_standby;
     bool is_started;          /* queues and buffers are made */
     uint64_t port_down_since; /* us; 0: it is up */
-    const char *changed; /* of the port's address (verbs_port.c): none connects by it any more */
 
     /* memory */
     fab_verbs_pool_t send_pool;

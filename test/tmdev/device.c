@@ -83,18 +83,6 @@ static uint32_t lid_of(const struct ibv_device *device, uint32_t port)
     return 1 + (uint32_t) (device - the_devices) * tmdev_settings()->ports + port - 1;
 }
 
-static atomic_bool has_changed; /* as tmdev_settings()->change says */
-
-void tmdev_change_ports(void)
-{
-    atomic_store(&has_changed, true);
-}
-
-static uint32_t changed(tmdev_change_t what, uint32_t by)
-{
-    return what == tmdev_settings()->change && atomic_load(&has_changed) ? by : 0;
-}
-
 static bool is_port(uint32_t port)
 {
     return port >= 1 && port <= tmdev_settings()->ports;
@@ -213,9 +201,7 @@ int tmdev_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_
         .port_cap_flags = is_ethernet ? IBV_PORT_IP_BASED_GIDS : IBV_PORT_SM,
         .max_msg_sz = (uint32_t) s->max_msg,
         .pkey_tbl_len = (uint16_t) s->num_pkeys,
-        .lid = (uint16_t) (is_ethernet || s->needs_grh
-                               ? 0
-                               : lid_of(context->device, port) + changed(TMDEV_CHANGE_LID, 64)),
+        .lid = (uint16_t) (is_ethernet || s->needs_grh ? 0 : lid_of(context->device, port)),
         .flags = !is_ethernet && s->needs_grh ? IBV_QPF_GRH_REQUIRED : 0,
         .sm_lid = (uint16_t) (is_ethernet ? 0 : 1),
         .max_vl_num = 1,
@@ -285,8 +271,7 @@ TMDEV_PUBLIC int ibv_query_gid(struct ibv_context *context, uint8_t port, int in
         errno = EINVAL;
         return -1;
     }
-    (index < TMDEV_GIDS ? gid_of : alias_gid_of)(
-        lid_of(context->device, port) + changed(TMDEV_CHANGE_GID, 64), index, gid);
+    (index < TMDEV_GIDS ? gid_of : alias_gid_of)(lid_of(context->device, port), index, gid);
     uint32_t subnet = tmdev_settings()->subnet[index_of(context->device)];
     if (0 != subnet && !tmdev_is_ethernet(context)) {
         gid->global.subnet_prefix = htobe64(0xfec0000000000000u | subnet);
@@ -348,7 +333,7 @@ TMDEV_PUBLIC int ibv_query_pkey(struct ibv_context *context, uint8_t port, int i
         errno = EINVAL;
         return -1;
     }
-    *pkey = htobe16((uint16_t) (tmdev_settings()->pkeys[index] ^ changed(TMDEV_CHANGE_PKEY, 64)));
+    *pkey = htobe16((uint16_t) (tmdev_settings()->pkeys[index]));
     return 0;
 }
 

@@ -46,22 +46,11 @@ static void device_fatal(void *object)
     }
 }
 
-/* What is connected goes on: its packets find the way that they had. */
-static void change(void *object)
-{
-    static const enum ibv_event_type events[] = {[TMDEV_CHANGE_LID] = IBV_EVENT_LID_CHANGE,
-                                                 [TMDEV_CHANGE_GID] = IBV_EVENT_GID_CHANGE,
-                                                 [TMDEV_CHANGE_PKEY] = IBV_EVENT_PKEY_CHANGE};
-    tmdev_change_ports();
-    tell_ports(object, events[tmdev_settings()->change]);
-}
-
 void tmdev_faults_init(tmdev_node_t *node)
 {
     tmdev_timer_init(&node->down_timer, port_down, node);
     tmdev_timer_init(&node->up_timer, port_up, node);
     tmdev_timer_init(&node->fatal_timer, device_fatal, node);
-    tmdev_timer_init(&node->change_timer, change, node);
 }
 
 void tmdev_faults_start(tmdev_node_t *node)
@@ -76,9 +65,6 @@ void tmdev_faults_start(tmdev_node_t *node)
     }
     if (s->port_up_us > 0) {
         tmdev_timer_arm(node, &node->up_timer, s->port_up_us);
-    }
-    if (TMDEV_CHANGE_NONE != s->change) {
-        tmdev_timer_arm(node, &node->change_timer, s->change_us);
     }
     if (s->has_device_fatal) {
         tmdev_timer_arm(node, &node->fatal_timer, s->device_fatal_us);

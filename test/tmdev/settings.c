@@ -121,24 +121,6 @@ static void parse_port_down(void)
     settings.port_up_us = last * 1000;
 }
 
-/* lid[:milliseconds], and so on */
-static void parse_change(void)
-{
-    static const char *const names[] = {"", "lid", "gid", "pkey"};
-    const char *value = getenv("TMDEV_CHANGE");
-    size_t len = NULL != value ? strcspn(value, ":") : 0;
-    for (int i = 1; i < 4 && len > 0; i++) {
-        if (len == strlen(names[i]) && 0 == strncmp(value, names[i], len)) {
-            settings.change = (tmdev_change_t) i;
-        }
-    }
-    if (len > 0 && TMDEV_CHANGE_NONE == settings.change) {
-        settings_refuse("TMDEV_CHANGE", value, "lid, gid or pkey is wanted, and :milliseconds");
-    }
-    settings.change_us = len > 0 && ':' == value[len] ? 1000 * strtoul(value + len + 1, NULL, 10)
-                                                      : 0;
-}
-
 /* 1+3,2: networks of LIDs */
 static void parse_planes(void)
 {
@@ -358,7 +340,6 @@ static void read_settings(void)
     parse_firsts();
     parse_fail();
     parse_port_down();
-    parse_change();
     parse_planes();
     parse_cut();
     parse_broken();

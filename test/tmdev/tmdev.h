@@ -60,14 +60,6 @@ typedef struct tmdev_conn tmdev_conn_t;
 
 /* ---- settings (settings.c): read from the environment once per process, see README.md */
 
-/* What of the ports changes while processes use them. */
-typedef enum {
-    TMDEV_CHANGE_NONE,
-    TMDEV_CHANGE_LID,
-    TMDEV_CHANGE_GID,
-    TMDEV_CHANGE_PKEY
-} tmdev_change_t;
-
 typedef enum {
     TMDEV_FAIL_PD,
     TMDEV_FAIL_MR,
@@ -142,11 +134,9 @@ typedef struct tmdev_settings {
     uint32_t devices, ports;  /* ports of each device */
     bool has_port_down, has_device_fatal;
     uint64_t port_down_us, device_fatal_us; /* after the first queue pair can send */
-    tmdev_change_t change;                  /* of the ports, so much later */
-    uint64_t change_us;
-    uint64_t port_up_us;              /* 0: never */
-    uint8_t planes[TMDEV_PLANE_LIDS]; /* by LID: its network; 0: all of them */
-    const _Atomic uint8_t *cut;       /* by LID: not 0: packets from and to it are lost now */
+    uint64_t port_up_us;                    /* 0: never */
+    uint8_t planes[TMDEV_PLANE_LIDS];       /* by LID: its network; 0: all of them */
+    const _Atomic uint8_t *cut;             /* by LID: not 0: packets from and to it are lost now */
     const char *dir, *fabric, *report;
 } tmdev_settings_t;
 
@@ -198,9 +188,9 @@ struct tmdev_node {
     TAILQ_HEAD(, tmdev_qp) acks; /* owe an acknowledgement */
     TAILQ_HEAD(, tmdev_srq) tm_srqs;
     TAILQ_HEAD(, tmdev_ctx) contexts;
-    tmdev_timer_t down_timer, up_timer, fatal_timer, change_timer; /* fault.c */
-    bool has_faults;                                               /* the timers have been armed */
-    bool is_cut; /* nothing comes in or goes out */
+    tmdev_timer_t down_timer, up_timer, fatal_timer; /* fault.c */
+    bool has_faults;                                 /* the timers have been armed */
+    bool is_cut;                                     /* nothing comes in or goes out */
     tmdev_mr_t **mrs;
     uint32_t mr_slots, next_mr, num_mrs;
     uint8_t mr_generation;
@@ -257,9 +247,6 @@ void tmdev_conns_watch(tmdev_node_t *node);
 void tmdev_conn_flush(tmdev_conn_t *conn);
 void tmdev_conn_read(tmdev_conn_t *conn); /* takes the lock */
 void tmdev_conn_close(tmdev_conn_t *conn);
-
-/* The ports have other LIDs, GIDs or keys from now on, as the settings ask for (device.c). */
-void tmdev_change_ports(void);
 
 /* ---- faults of the whole device (fault.c) ----------------------------- */
 

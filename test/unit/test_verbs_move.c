@@ -121,39 +121,6 @@ static void pair_body(world_t *world)
     WORLD_UNTIL(!is_refused || 0 == verbs_domain(world)->num_conns);
 }
 
-/* ---- a port whose address changes ---------------------------------------- */
-
-/*
- * Ranks 0 and 1 are connected, then their ports get other addresses: they go on, and whom they have
- * no connection with yet they reach by tcp.
- */
-static void change_body(world_t *world)
-{
-    fab_verbs_domain_t *dom = verbs_domain(world);
-
-    fab_set_handler(world->fab, AM_DATA, on_number, NULL);
-    world_barrier_idle(world);
-    if (world->rank < 2) {
-        send_numbers(world, world_peer(world, 1 - world->rank), 0);
-        WORLD_UNTIL(MESSAGES <= traffic.next[1 - world->rank] && NULL != dom->changed);
-        CHECK(is_by(world_peer(world, 1 - world->rank), "verbs"));
-        send_numbers(world, world_peer(world, 1 - world->rank), MESSAGES);
-        WORLD_UNTIL(2 * MESSAGES == traffic.next[1 - world->rank]);
-    }
-    world_barrier(world);
-    if (0 == world->rank) {
-        send_numbers(world, world_peer(world, 2), 0);
-        WORLD_UNTIL(MESSAGES == traffic.next[2]);
-        CHECK(is_by(world_peer(world, 2), "tcp") && is_by(world_peer(world, 1), "verbs"));
-    } else if (2 == world->rank) {
-        send_numbers(world, world_peer(world, 0), 0);
-        WORLD_UNTIL(MESSAGES == traffic.next[0]);
-        CHECK(is_by(world_peer(world, 0), "tcp"));
-    }
-    CHECK(0 == traffic.wrong && 0 == world->failures);
-    world_barrier(world);
-}
-
 /* ---- ports that no packet passes between -------------------------------- */
 
 /* Ranks use devices in turn: rank 0 LID 1, rank 1 LID 2.  Each may use all, or that alone. */
@@ -538,9 +505,6 @@ int main(int argc, char **argv)
         WORLD_JOB("test_stays", stays_body),
         WORLD_JOB("test_stays without tcp", stays_body,
                   .text = {&fab_params.providers, "verbs,self"}),
-        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "lid:20"}),
-        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "gid:20"}),
-        WORLD_JOB("test_change", change_body, .ranks = 3, .env = {"TMDEV_CHANGE", "pkey:20"}),
         WORLD_JOB("test_given_up", given_up_body),
         WORLD_JOB("test_keys", keys_body, .number = {{&fab_params.verbs_timeout, 8}},
                   .env = {"TMDEV_DEVICES", "2", "TMDEV_PLANES", "1,2"}),
