@@ -213,9 +213,6 @@ const char *fab_verbs_tm_test(fab_verbs_domain_t *dom, uint32_t max_tags, uint32
  */
 const char *fab_verbs_gid_choose(fab_verbs_domain_t *dom, struct ibv_context *ctx, uint8_t port);
 
-/* Does verbs_networks allow this address of this interface? */
-bool fab_verbs_is_in_networks(const char *interface, const uint8_t *ip);
-
 /* ---- verbs_tm.c: matching hardware ---- */
 
 enum {

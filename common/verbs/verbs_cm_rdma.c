@@ -24,8 +24,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +31,11 @@
 #include <rdma/rdma_cma.h>
 
 #include "fabric/fab_clock.h"
+#include "fabric/fab_params.h"
 #include "verbs/verbs.h"
 
 enum {
+    FAB_VERBS_CM_IPS = 64,       /* addresses of this host that are looked at */
     FAB_VERBS_CM_BACKLOG = 1024, /* requests that the kernel keeps while this process computes */
     /* ports to try: rdma_cm does not know which ones other TCP sockets use */
     FAB_VERBS_CM_BINDS = 16,
@@ -84,26 +84,22 @@ static bool cm_binds(struct rdma_event_channel *channel, const char *device, uin
 static const char *cm_find_ip(struct ibv_context *ctx, uint8_t port, uint8_t *ip)
 {
     struct rdma_event_channel *channel = rdma_create_event_channel();
-    struct ifaddrs *all = NULL;
+    fab_sock_ip_t ips[FAB_VERBS_CM_IPS];
     bool is_found = false;
 
     if (NULL == channel) {
         return "iWARP needs rdma_cm, which the kernel does not offer here "
                "(/dev/infiniband/rdma_cm, module rdma_ucm)";
     }
-    (void) getifaddrs(&all);
-    for (int pass = 0; pass < 2; pass++) {
-        for (struct ifaddrs *at = all; NULL != at && !is_found; at = at->ifa_next) {
-            bool is_up = IFF_UP == (at->ifa_flags & (IFF_UP | IFF_LOOPBACK));
-            is_found = is_up && NULL != at->ifa_addr &&
-                       (0 == pass ? AF_INET : AF_INET6) == at->ifa_addr->sa_family &&
-                       fab_sock_ip_of(at->ifa_addr, ip) &&
-                       (fab_sock_ip_is_v4(ip) || !fab_sock_ip_is_link_local(ip)) &&
-                       fab_verbs_is_in_networks(at->ifa_name, ip) &&
-                       cm_binds(channel, ibv_get_device_name(ctx->device), port, at->ifa_addr);
+    int num = fab_sock_own_ips(fab_params.verbs_networks, NULL, ips, FAB_VERBS_CM_IPS);
+    for (int i = 0; i < num && !is_found; i++) {
+        struct sockaddr_storage sa;
+        (void) cm_sockaddr(ips[i].ip, 0, &sa);
+        if (cm_binds(channel, ibv_get_device_name(ctx->device), port, (struct sockaddr *) &sa)) {
+            memcpy(ip, ips[i].ip, sizeof(ips[i].ip));
+            is_found = true;
         }
     }
-    freeifaddrs(all);
     rdma_destroy_event_channel(channel);
     return is_found ? NULL
                     : "its network interface has no IP address (in verbs_networks), which iWARP "

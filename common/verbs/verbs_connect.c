@@ -60,22 +60,17 @@ void fab_verbs_stop_waiting(fab_verbs_ep_t *ep)
     fab_verbs_set_path(ep, FAB_VERBS_NO_PATH);
 }
 
-/*
- * The same host is reached through its loopback device first: no other address is more certain to
- * work.
- */
 static fab_sock_t *oob_connect(fab_verbs_ep_t *ep, const fab_verbs_frame_t *frame)
 {
     const fab_verbs_addr_t *own = &ep->dom->first->addr;
-    fab_sock_ip_t ips[FAB_VERBS_IPS + 1] = {
-        {.ip = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}, .port = ep->addr.ips[0].port}};
-    int num = ep->addr.num_ips, first = ep->is_local ? 1 : 0;
-    bool is_one_net = fab_sock_is_one_net(own->ips, own->num_ips, ep->addr.ips, num);
+    fab_sock_ip_t ips[FAB_VERBS_IPS];
+    int num = ep->addr.num_ips;
+    bool is_same_host = ep->is_local ||
+                        fab_sock_is_one_net(own->ips, own->num_ips, ep->addr.ips, num);
 
-    memcpy(ips + first, ep->addr.ips, (size_t) num * sizeof(ips[0]));
-    num = fab_sock_sort_ips(own->ips, own->num_ips, ep->is_local || is_one_net, ips + first, num);
-    return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips, first + num,
-                            frame);
+    memcpy(ips, ep->addr.ips, (size_t) num * sizeof(ips[0]));
+    num = fab_sock_sort_ips(own->ips, own->num_ips, is_same_host, ips, num);
+    return fab_sock_connect(ep->dom->socks, ep, ep->peer->name, ep->addr.key, ips, num, frame);
 }
 
 /* The connection, from what there is already. NULL, or why not. */

@@ -30,7 +30,8 @@ typedef struct fab_verbs_gids {
     int unwanted;              /* not in verbs_networks */
 } fab_verbs_gids_t;
 
-bool fab_verbs_is_in_networks(const char *interface, const uint8_t *ip)
+/* Does verbs_networks allow this address of this interface? */
+static bool is_in_networks(const char *interface, const uint8_t *ip)
 {
     const char *list = fab_params.verbs_networks;
 
@@ -91,7 +92,7 @@ static int gid_rank(const struct ibv_gid_entry *entry, fab_verbs_gids_t *gids)
         gids->foreign++;
         return FAB_VERBS_GID_UNFIT;
     }
-    if (!fab_verbs_is_in_networks(interface, gid)) {
+    if (!is_in_networks(interface, gid)) {
         gids->unwanted++;
         return FAB_VERBS_GID_UNFIT;
     }

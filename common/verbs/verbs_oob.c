@@ -50,44 +50,14 @@ int fab_verbs_oob_poll(fab_verbs_domain_t *dom)
 
 /* ---- open and close ----------------------------------------------------- */
 
-static bool is_set(const char *list)
-{
-    return NULL != list && '\0' != *list;
-}
-
-/* Put the GID of a RoCE port first, if it is an IP address that may be used.  Returns how many. */
-static int gid_first(const fab_verbs_domain_t *dom, fab_sock_ip_t *ips, int num)
-{
-    const bool is_free = !is_set(fab_params.tcp_if_include) && !is_set(fab_params.tcp_if_exclude);
-    const uint8_t *gid = dom->port_addr.gid;
-    fab_sock_ip_t first = {.port = 0};
-    int at = 0;
-
-    while (at < num && 0 != memcmp(ips[at].ip, gid, sizeof(first.ip))) {
-        at++;
-    }
-    if (!fab_verbs_is_ethernet(dom) || !fab_sock_ip_is_v4(gid) || (at == num && !is_free)) {
-        return num;
-    }
-    memcpy(first.ip, gid, sizeof(first.ip));
-    first = at < num ? ips[at] : first;
-    memmove(&ips[1], &ips[0], (size_t) at * sizeof(ips[0]));
-    ips[0] = first;
-    return at < num ? num : num + 1;
-}
-
-/*
- * Where this process can be reached, the best first: the GID of a RoCE port, then the addresses of
- * its interfaces, of as many networks as can be.
- */
+/* Where this process can be reached, the best first, of as many networks as can be. */
 static void oob_own_ips(fab_verbs_domain_t *dom)
 {
     fab_verbs_addr_t *addr = &dom->addr;
-    fab_sock_ip_t all[FAB_VERBS_OWN_IPS + 1];
+    fab_sock_ip_t all[FAB_VERBS_OWN_IPS];
     int num = fab_sock_own_ips(fab_params.tcp_if_include, fab_params.tcp_if_exclude, all,
                                FAB_VERBS_OWN_IPS);
 
-    num = gid_first(dom, all, num);
     fab_sock_nets_first(all, num);
     addr->num_ips = (uint8_t) (num < FAB_VERBS_IPS ? num : FAB_VERBS_IPS);
     memcpy(addr->ips, all, addr->num_ips * sizeof(all[0]));

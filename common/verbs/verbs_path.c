@@ -49,7 +49,8 @@ static bool needs_grh(const fab_verbs_domain_t *dom, const fab_verbs_port_addr_t
 
 static struct ibv_ah_attr path_to(const fab_verbs_domain_t *dom, const fab_verbs_port_addr_t *to)
 {
-    struct ibv_ah_attr path = {.dlid = to->lid, .sl = dom->sl, .port_num = dom->port_num};
+    struct ibv_ah_attr path = {
+        .dlid = to->lid, .sl = (uint8_t) fab_params.verbs_sl, .port_num = dom->port_num};
 
     if (needs_grh(dom, to)) {
         path.is_global = 1;

@@ -86,7 +86,6 @@ static void choose_class(fab_verbs_domain_t *dom, const char *device)
     bool is_roce_v2 = fab_verbs_is_ethernet(dom) && IBV_GID_TYPE_ROCE_V2 == dom->port_addr.gid_type;
     int of_port = is_roce_v2 ? class_of_port(device, dom->port_num) : 0;
 
-    dom->sl = (uint8_t) fab_params.verbs_sl;
     dom->traffic_class = (uint8_t) (fab_params.verbs_traffic_class >= 0
                                         ? fab_params.verbs_traffic_class
                                     : of_port >= 0 ? of_port

@@ -322,7 +322,6 @@ struct fab_verbs_domain {
     int access;    /* IBV_ACCESS_*: what the QPs allow peers */
     uint8_t port_num;
     uint8_t gid_index;
-    uint8_t sl;
     uint8_t traffic_class;
     uint16_t pkey_index;
     char name[64 + 8]; /* "mlx5_0:1" */
