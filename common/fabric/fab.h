@@ -353,6 +353,8 @@ enum {
     FAB_CAP_TM = 1u << 2,
     FAB_CAP_RING = 1u << 3,   /* ep begins with a fab_shm_pair_t: for shm_inl.h */
     FAB_CAP_MAPPED = 1u << 4, /* gets and puts copy memory that is mapped here: no system call */
+    /* a tagged message of the peer has come since a user took this bit away (tcp) */
+    FAB_CAP_ANSWERED = 1u << 5,
 };
 
 enum {
@@ -509,8 +511,6 @@ struct fab_ops {
     int (*send_now)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     /* fab_item_send_from(); NULL: sends are copied, and fab_set_place() has no effect */
     int (*send_from)(fab_peer_t *peer, fab_hdr_t hdr, fab_out_t *out);
-    /* fab_peer_has_answered(); NULL: not known */
-    bool (*has_answered)(fab_peer_t *peer);
     /* fab_peer_prepare(); NULL: nothing can be done before the first message */
     void (*prepare)(fab_peer_t *peer);
 };
@@ -612,7 +612,10 @@ static inline void fab_peer_prepare(fab_peer_t *peer)
 /* Is it known that a tagged message of the peer has come since this was last true? */
 static inline bool fab_peer_has_answered(fab_peer_t *peer)
 {
-    return NULL != peer->ops->has_answered && peer->ops->has_answered(peer);
+    const bool has_answered = 0 != (peer->caps & FAB_CAP_ANSWERED);
+
+    peer->caps &= (uint8_t) ~FAB_CAP_ANSWERED;
+    return has_answered;
 }
 
 /*

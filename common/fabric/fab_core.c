@@ -125,6 +125,12 @@ const fab_ops_t fab_no_ops = {
 
 /* ---- work ------------------------------------------------------------------ */
 
+/* What fab_poll() calls if it has to do it all. */
+static int poll_all(void *fab)
+{
+    return fab_progress(fab);
+}
+
 /*
  * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
  * queued or failed. Self needs no polling for messages.
@@ -133,7 +139,7 @@ void fab_idle_changed(fab_t *fab)
 {
     fab_core_t *core = fab_core(fab);
 
-    core->fab.poll = core->poll_all;
+    core->fab.poll = poll_all;
     core->fab.poll_arg = core;
     if (core->has_work) {
         return;
@@ -143,8 +149,8 @@ void fab_idle_changed(fab_t *fab)
             (NULL != fab_providers[i]->is_idle && fab_providers[i]->is_idle(core->slots[i].dom))) {
             continue;
         }
-        if (core->poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
-            core->fab.poll = core->poll_all;
+        if (poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
+            core->fab.poll = poll_all;
             core->fab.poll_arg = core;
             return;
         }

@@ -94,7 +94,6 @@ typedef struct fab_core {
         fab_domain_t *dom;
     } open[FAB_NUM_PROVIDERS];
     unsigned num_open;
-    int (*poll_all)(void *fab); /* fab_progress(): what fab_poll() calls if it has to do it all */
 
     /* Peer records (fab_record.c). */
     fab_peer_t **chunks;

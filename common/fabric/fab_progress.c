@@ -56,16 +56,6 @@ bool fab_has_queued(const fab_t *fab)
     return core->num_busy > 0 || core->is_busy_partial || has_holder(core);
 }
 
-static bool provider_arm(fab_t *fab, const fab_provider_t *provider, fab_domain_t *dom)
-{
-    bool is_armed;
-
-    fab_lock(fab);
-    is_armed = provider->arm(dom);
-    fab_unlock(fab);
-    return is_armed;
-}
-
 bool fab_sleep(fab_t *fab, unsigned us)
 {
     const fab_core_t *core = fab_core(fab);
@@ -74,16 +64,21 @@ bool fab_sleep(fab_t *fab, unsigned us)
     int slots[FAB_NUM_PROVIDERS];
     nfds_t num = 0;
 
-    for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
+    bool is_awake = false;
+
+    fab_lock(fab);
+    for (int i = 0; i < FAB_NUM_PROVIDERS && !is_awake; i++) {
         if (NULL != core->slots[i].dom && NULL != fab_providers[i]->wake_fd) {
-            if (NULL != fab_providers[i]->arm &&
-                !provider_arm(fab, fab_providers[i], core->slots[i].dom)) {
-                return true;
-            }
+            const int fd = fab_providers[i]->wake_fd(core->slots[i].dom);
+
+            is_awake = FAB_AWAKE == fd;
             slots[num] = i;
-            fds[num++] = (struct pollfd){.fd = fab_providers[i]->wake_fd(core->slots[i].dom),
-                                         .events = POLLIN};
+            fds[num++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
+    }
+    fab_unlock(fab);
+    if (is_awake) {
+        return true;
     }
     if (ppoll(fds, num, &time, NULL) <= 0) {
         return false;

@@ -18,6 +18,8 @@ typedef enum fab_moves {
     FAB_MOVES_LATER, /* ask again */
 } fab_moves_t;
 
+enum { FAB_AWAKE = -2 }; /* see fab_provider_t.wake_fd */
+
 /* a provider's state in this process; each defines its own, cast at the edge */
 typedef struct fab_domain fab_domain_t;
 
@@ -111,18 +113,12 @@ typedef struct fab_provider {
     bool (*is_idle)(const fab_domain_t *dom);
 
     /*
-     * For fab_sleep(): a descriptor that is readable when there is something to do here, the same
-     * as long as the provider is open (the lock is not held); -1: it has none. After is_awake() the
-     * next progress() looks what. NULL: there is none.
+     * Before each sleep (fab_sleep()): a descriptor that is readable from now on when there is
+     * something to do here; -1: there is none; FAB_AWAKE: something is there already.  After
+     * is_awake() the next progress() looks what.  NULL: there never is one.
      */
-    int (*wake_fd)(const fab_domain_t *dom);
+    int (*wake_fd)(fab_domain_t *dom);
     void (*is_awake)(fab_domain_t *dom);
-
-    /*
-     * Before each sleep: from now on the descriptor becomes readable.  False: something is there
-     * already, do not sleep.  NULL: progress() sees to it, where fab_t.may_sleep.
-     */
-    bool (*arm)(fab_domain_t *dom);
 
     /*
      * Has it messages, of those that it has taken for peers that live, which would be lost if this

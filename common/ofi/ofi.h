@@ -308,9 +308,8 @@ int fab_ofi_poll(void *dom);
  * the provider has that.  Returns an error of libfabric's, or 0.
  */
 int fab_ofi_sleep_open_queue(fab_ofi_domain_t *dom, size_t size);
-/* The next completion makes the descriptor readable.  False: there is something already. */
-bool fab_ofi_sleep_arm(fab_domain_t *dom);
-int fab_ofi_sleep_fd(const fab_domain_t *dom);
+/* The next completion makes the descriptor readable; FAB_AWAKE: there is something already. */
+int fab_ofi_sleep_fd(fab_domain_t *dom);
 
 /* ---- ofi_provider.c: the provider's table ---- */
 

@@ -387,7 +387,6 @@ const fab_provider_t fab_ofi_provider = {
     .is_idle = ofi_is_idle,
     .wake_fd = fab_ofi_sleep_fd,
     .is_awake = fab_ofi_is_awake,
-    .arm = fab_ofi_sleep_arm,
     .is_holding = ofi_is_holding,
     .describe = ofi_describe,
 };

@@ -29,15 +29,11 @@ int fab_ofi_sleep_open_queue(fab_ofi_domain_t *dom, size_t size)
     return open_queue(dom, size, FI_WAIT_NONE);
 }
 
-bool fab_ofi_sleep_arm(fab_domain_t *domain)
+int fab_ofi_sleep_fd(fab_domain_t *domain)
 {
     fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
     struct fid *fids[] = {&dom->cq->fid};
+    const bool may_sleep = dom->wake_fd < 0 || FI_SUCCESS == fi_trywait(dom->fabric, fids, 1);
 
-    return dom->wake_fd < 0 || FI_SUCCESS == fi_trywait(dom->fabric, fids, 1);
-}
-
-int fab_ofi_sleep_fd(const fab_domain_t *domain)
-{
-    return ((const fab_ofi_domain_t *) domain)->wake_fd;
+    return may_sleep ? dom->wake_fd : FAB_AWAKE;
 }

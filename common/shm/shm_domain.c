@@ -176,9 +176,9 @@ static void shm_domain_close(fab_domain_t *domain)
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static int shm_wake_fd(const fab_domain_t *domain)
+static int shm_wake_fd(fab_domain_t *domain)
 {
-    return ((const fab_shm_domain_t *) domain)->socket.fd;
+    return ((fab_shm_domain_t *) domain)->socket.fd;
 }
 
 static void shm_is_awake(fab_domain_t *domain)

@@ -275,9 +275,9 @@ static bool tcp_is_idle(const fab_domain_t *domain)
     return 0 == ((const fab_tcp_domain_t *) domain)->num_up;
 }
 
-static int tcp_wake_fd(const fab_domain_t *domain)
+static int tcp_wake_fd(fab_domain_t *domain)
 {
-    return ((const fab_tcp_domain_t *) domain)->epoll;
+    return ((fab_tcp_domain_t *) domain)->epoll;
 }
 
 static void tcp_is_awake(fab_domain_t *domain)

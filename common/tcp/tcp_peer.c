@@ -102,22 +102,12 @@ static void tcp_batch(fab_peer_t *peer, bool is_begin)
     }
 }
 
-static bool tcp_has_answered(fab_peer_t *peer)
-{
-    fab_tcp_ep_t *ep = peer->ep;
-    const bool has_answered = ep->has_answered;
-
-    ep->has_answered = false;
-    return has_answered;
-}
-
 const fab_ops_t fab_tcp_ops = {
     .send = tcp_send,
     .reserve = tcp_reserve,
     .commit = tcp_commit,
     .batch = tcp_batch,
     .send_from = tcp_send_from,
-    .has_answered = tcp_has_answered,
 };
 
 /* ---- attach and detach -------------------------------------------------- */

@@ -162,7 +162,9 @@ static bool deliver_one(fab_tcp_ep_t *ep)
     in->start += (uint32_t) (sizeof(wire) + fab_tcp_padded(len));
     if (id < FAB_AM_MAX) {
         ep->is_bulk = FAB_AM_RNDV == id || has_places(dom, id);
-        ep->has_answered |= FAB_AM_RNDV == id || FAB_AM_EAGER == id;
+        if (FAB_AM_RNDV == id || FAB_AM_EAGER == id) {
+            ep->peer->caps |= FAB_CAP_ANSWERED;
+        }
         fab_ses_take(&ep->ses, fab_tcp_counted(len));
         fab_deliver(dom->fab, ep->peer, hdr, data, len);
     } else {

@@ -158,7 +158,6 @@ struct fab_tcp_ep {
     bool is_eof;         /* nothing more can be read */
     bool is_local;       /* the peer is on this host, perhaps in another container */
     bool is_bulk;        /* more of a long message is likely to come next */
-    bool has_answered;   /* a tagged message came, and fab_peer_has_answered() has not said so */
     bool is_muted;       /* hot, and epoll does not tell what comes by it */
     bool is_paused;      /* not read until what comes before by other links is there */
     bool has_asked;      /* it asked for links, if there are addresses for them */

@@ -219,9 +219,9 @@ static const void *verbs_address(const fab_domain_t *domain)
     return &((const fab_verbs_domain_t *) domain)->addr;
 }
 
-static int verbs_wake_fd(const fab_domain_t *domain)
+static int verbs_wake_fd(fab_domain_t *domain)
 {
-    return ((const fab_verbs_domain_t *) domain)->epoll;
+    return ((fab_verbs_domain_t *) domain)->epoll;
 }
 
 static int verbs_describe(fab_domain_t *domain, char *buf, size_t size)
