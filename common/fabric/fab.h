@@ -495,10 +495,7 @@ struct fab_ops {
     int (*send)(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t len);
     void *(*reserve)(fab_peer_t *peer, size_t max_len);
     void (*commit)(fab_peer_t *peer, fab_hdr_t hdr, size_t len);
-    /* these three are NULL: no RMA to this peer; unexpose alone: nothing is to be given back */
-    int (*expose)(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey);
-    void (*unexpose)(fab_peer_t *peer, fab_rkey_t *rkey);
-    int (*rma)(fab_rma_t *op);
+    int (*rma)(fab_rma_t *op); /* NULL: no RMA to this peer */
     /* fab_get_now(), fab_put_now(); NULL: never */
     bool (*rma_now)(fab_rma_t *op);
     /*
@@ -655,19 +652,9 @@ static inline int fab_no_rma(const fab_peer_t *peer)
  * Give the peer access (FAB_ACCESS_*) to len bytes at buf, until fab_unexpose() with the same key.
  * Errors: OPAL_ERR_OUT_OF_RESOURCE, OPAL_ERR_NOT_SUPPORTED (no RMA to this peer).
  */
-static inline int fab_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                             fab_rkey_t *rkey)
-{
-    return NULL != peer->ops->expose ? peer->ops->expose(peer, buf, len, access, rkey)
-                                     : fab_no_rma(peer);
-}
-
-static inline void fab_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    if (NULL != peer->ops->unexpose) {
-        peer->ops->unexpose(peer, rkey);
-    }
-}
+FAB_EXPORT int fab_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
+                          fab_rkey_t *rkey);
+FAB_EXPORT void fab_unexpose(fab_peer_t *peer, const fab_rkey_t *rkey);
 
 /*
  * Memory exposed to any peer, over any provider; sent to the peers unchanged.

@@ -99,12 +99,14 @@ typedef struct fab_provider {
     int (*poll)(void *dom);
 
     /*
-     * fab_expose_any(): write this provider's part of the key, which has one for shm and one for
-     * other hosts.  False: its peers cannot reach this memory by RMA.  NULL: no key is needed.
+     * Of a provider with RMA: give the peer, which this provider reaches, or any (NULL) access to
+     * memory, and write this provider's part of the key, which has one for shm and one for other
+     * hosts.  False: the memory cannot be reached by RMA.  NULL: no key is needed.  What a peer has
+     * been given ends with unexpose(), or with the peer.
      */
-    bool (*expose_any)(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
-                       fab_rkey_t *rkey);
-    void (*unexpose_any)(fab_domain_t *dom, const fab_rkey_t *rkey);
+    bool (*expose)(fab_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
+                   unsigned access, fab_rkey_t *rkey);
+    void (*unexpose)(fab_domain_t *dom, fab_peer_t *peer, const fab_rkey_t *rkey);
 
     /*
      * True while messages can come only by connections that are still to be made: fab_poll() then

@@ -152,12 +152,9 @@ struct fab_ofi_exposed {
 
 extern const fab_reg_how_t fab_ofi_reg_how;
 
-int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                   fab_rkey_t *rkey);
-void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
-bool fab_ofi_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey);
-void fab_ofi_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
+bool fab_ofi_expose(fab_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
+                    unsigned access, fab_rkey_t *rkey);
+void fab_ofi_unexpose(fab_domain_t *dom, fab_peer_t *peer, const fab_rkey_t *rkey);
 /* Release all that is in ep->exposed or dom->exposed. */
 void fab_ofi_unexpose_all(fab_ofi_domain_t *dom, fab_ofi_exposed_list_t *list);
 /* The provider's part of a key. */

@@ -125,34 +125,23 @@ void fab_ofi_unexpose_all(fab_ofi_domain_t *dom, fab_ofi_exposed_list_t *list)
 
 /* ---- the table's functions ----------------------------------------------- */
 
-int fab_ofi_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access, fab_rkey_t *rkey)
-{
-    fab_ofi_ep_t *ep = peer->ep;
-
-    *rkey = (fab_rkey_t){{0}};
-    return 0 != (peer->caps & FAB_CAP_GET) && expose(ep->dom, &ep->exposed, buf, len, access, rkey)
-               ? OPAL_SUCCESS
-               : OPAL_ERR_NOT_SUPPORTED;
-}
-
-void fab_ofi_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    fab_ofi_ep_t *ep = peer->ep;
-
-    unexpose(ep->dom, &ep->exposed, rkey);
-}
-
-bool fab_ofi_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey)
+bool fab_ofi_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,
+                    unsigned access, fab_rkey_t *rkey)
 {
     fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
+    fab_ofi_ep_t *ep;
 
-    return dom->has_rma && expose(dom, &dom->exposed, buf, len, access, rkey);
+    if (NULL == peer) {
+        return dom->has_rma && expose(dom, &dom->exposed, buf, len, access, rkey);
+    }
+    ep = peer->ep;
+    return 0 != (peer->caps & FAB_CAP_GET) && expose(ep->dom, &ep->exposed, buf, len, access, rkey);
 }
 
-void fab_ofi_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+void fab_ofi_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey)
 {
     fab_ofi_domain_t *dom = (fab_ofi_domain_t *) domain;
+    fab_ofi_ep_t *ep = NULL != peer ? peer->ep : NULL;
 
-    unexpose(dom, &dom->exposed, rkey);
+    unexpose(dom, NULL != ep ? &ep->exposed : &dom->exposed, rkey);
 }

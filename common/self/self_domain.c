@@ -87,14 +87,6 @@ static int self_send(fab_peer_t *peer, fab_hdr_t hdr, const void *buf, size_t le
 
 /* ---- memory ------------------------------------------------------------- */
 
-static int self_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                       fab_rkey_t *rkey)
-{
-    (void) peer, (void) buf, (void) len, (void) access;
-    *rkey = (fab_rkey_t){{0}};
-    return OPAL_SUCCESS;
-}
-
 static int self_rma(fab_rma_t *op)
 {
     fab_self_domain_t *self = op->peer->ep;
@@ -216,7 +208,6 @@ static const fab_ops_t fab_self_ops = {
     .send = self_send,
     .reserve = self_reserve,
     .commit = self_commit,
-    .expose = self_expose,
     .rma = self_rma,
     .rma_now = self_rma_now,
 };

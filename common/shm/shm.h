@@ -199,16 +199,10 @@ void fab_shm_coop_open(fab_shm_domain_t *dom);
  */
 void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
-/* The part of a key that names memory of a process of this host. */
-uint64_t fab_shm_key_of(const fab_rkey_t *rkey);
-
-/*
- * Returns the key, also for unexpose; 0: this process will not give this memory.  peer: who may
- * fetch it; NULL: any.
- */
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, const fab_peer_t *peer, const void *buf,
-                             size_t len);
-void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key);
+/* See fab_provider_t: only cooperative gets need a key. */
+bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,
+                    unsigned access, fab_rkey_t *rkey);
+void fab_shm_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey);
 
 /* The peer is gone: end all that was exposed to it. */
 void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer);
@@ -277,10 +271,6 @@ void fab_shm_rma_drop(fab_shm_domain_t *dom, fab_peer_t *peer);
 extern const fab_ops_t fab_shm_ops;
 
 /* See fab_provider_t. */
-bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey);
-void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey);
-
 int fab_shm_attach(fab_domain_t *dom, fab_peer_t *peer, const void *address, const char **why);
 void fab_shm_detach(fab_domain_t *dom, fab_peer_t *peer);
 bool fab_shm_drop(fab_domain_t *dom, fab_peer_t *peer);

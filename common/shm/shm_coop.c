@@ -241,28 +241,45 @@ static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t k
     return exposure->is_used && exposure->generation == (uint32_t) (key >> 32) ? exposure : NULL;
 }
 
-uint64_t fab_shm_coop_expose(fab_shm_domain_t *dom, const fab_peer_t *peer, const void *buf,
-                             size_t len)
-{
-    fab_shm_exposure_t *exposure = NULL;
+_Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
 
-    if (dom->is_coop && len >= FAB_SHM_COOP_MIN) {
-        exposure = exposure_alloc(dom);
-    }
-    if (NULL == exposure) {
-        return 0;
-    }
-    exposure->at = (uint64_t) (uintptr_t) buf;
-    exposure->len = len;
-    exposure->peer = peer;
-    exposure->is_used = true;
-    return (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
+/* The part of a key that names memory of a process of this host. */
+static uint64_t key_of(const fab_rkey_t *rkey)
+{
+    uint64_t key;
+
+    memcpy(&key, rkey->bytes + offsetof(fab_shm_rkey_t, key), sizeof(key));
+    return key;
 }
 
-void fab_shm_coop_unexpose(fab_shm_domain_t *dom, uint64_t key)
+bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,
+                    unsigned access, fab_rkey_t *rkey)
 {
-    fab_shm_exposure_t *exposure = exposure_find(dom, key);
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_exposure_t *exposure = NULL;
+    uint64_t key;
 
+    /* what others may write is a window, whose owner may be away for long */
+    if (dom->is_coop && len >= FAB_SHM_COOP_MIN && FAB_ACCESS_READ == access) {
+        exposure = exposure_alloc(dom);
+    }
+    if (NULL != exposure) {
+        exposure->at = (uint64_t) (uintptr_t) buf;
+        exposure->len = len;
+        exposure->peer = peer;
+        exposure->is_used = true;
+        key = (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
+        memcpy(rkey->bytes + offsetof(fab_shm_rkey_t, key), &key, sizeof(key));
+    }
+    return true; /* what is not given is read, without a key */
+}
+
+void fab_shm_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey)
+{
+    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
+    fab_shm_exposure_t *exposure = exposure_find(dom, key_of(rkey));
+
+    (void) peer;
     if (NULL != exposure) {
         exposure_free(dom, exposure);
     }
@@ -404,16 +421,6 @@ static void asked(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data, 
 
 /* ---- fetcher ------------------------------------------------------------ */
 
-_Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
-
-uint64_t fab_shm_key_of(const fab_rkey_t *rkey)
-{
-    uint64_t key;
-
-    memcpy(&key, rkey->bytes + offsetof(fab_shm_rkey_t, key), sizeof(key));
-    return key;
-}
-
 /* Bytes of a part that both rings hold several of. */
 static uint32_t part_for(const fab_shm_ep_t *ep)
 {
@@ -424,7 +431,7 @@ static uint32_t part_for(const fab_shm_ep_t *ep)
 
 bool fab_shm_coop_is_possible(const fab_rma_t *op)
 {
-    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN && 0 != fab_shm_key_of(&op->rkey);
+    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN && 0 != key_of(&op->rkey);
 }
 
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
@@ -444,7 +451,7 @@ static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
 {
     const uint32_t seq = fetch->seq + FAB_SHM_COOPS;
     const fab_shm_ask_t ask = {
-        .from = op->remote, .len = op->len, .key = fab_shm_key_of(&op->rkey), .part = part_for(ep)};
+        .from = op->remote, .len = op->len, .key = key_of(&op->rkey), .part = part_for(ep)};
 
     if (!fab_shm_tx_has_room(&ep->tx, 1) &&
         (!fab_shm_tx_refresh(&ep->tx) || !fab_shm_tx_has_room(&ep->tx, 1))) {

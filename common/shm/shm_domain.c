@@ -264,6 +264,6 @@ const fab_provider_t fab_shm_provider = {
     .wake_fd = shm_wake_fd,
     .is_awake = shm_is_awake,
     .describe = shm_describe,
-    .expose_any = fab_shm_expose_any,
-    .unexpose_any = fab_shm_unexpose_any,
+    .expose = fab_shm_expose,
+    .unexpose = fab_shm_unexpose,
 };

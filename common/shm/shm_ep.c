@@ -200,48 +200,7 @@ static void shm_commit(fab_peer_t *peer, fab_hdr_t hdr, size_t len)
     fab_counters.shm_msgs_sent++;
 }
 
-/* ---- exposing memory: only cooperative gets need a key ------------------ */
-
-/* The rest of the key is left as it is. */
-static void put_key(fab_rkey_t *rkey, uint64_t key)
-{
-    memcpy(rkey->bytes + offsetof(fab_shm_rkey_t, key), &key, sizeof(key));
-}
-
-static int shm_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                      fab_rkey_t *rkey)
-{
-    fab_shm_ep_t *ep = peer->ep;
-
-    (void) access;
-    *rkey = (fab_rkey_t){{0}};
-    put_key(rkey, fab_shm_coop_expose(ep->dom, peer, buf, len));
-    return OPAL_SUCCESS;
-}
-
-static void shm_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    fab_shm_ep_t *ep = peer->ep;
-
-    fab_shm_coop_unexpose(ep->dom, fab_shm_key_of(rkey));
-}
-
-bool fab_shm_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                        fab_rkey_t *rkey)
-{
-    fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-
-    /* what others may write is a window, whose owner may be away for long */
-    if (0 != (access & FAB_ACCESS_READ) && 0 == (access & FAB_ACCESS_WRITE)) {
-        put_key(rkey, fab_shm_coop_expose(dom, NULL, buf, len));
-    }
-    return true;
-}
-
-void fab_shm_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
-{
-    fab_shm_coop_unexpose((fab_shm_domain_t *) domain, fab_shm_key_of(rkey));
-}
+/* ---- the table ---------------------------------------------------------- */
 
 /* If it fails, the first message tries again, and says why. */
 static void shm_prepare(fab_peer_t *peer)
@@ -260,8 +219,6 @@ const fab_ops_t fab_shm_ops = {
     .send = shm_send,
     .reserve = shm_reserve,
     .commit = shm_commit,
-    .expose = shm_expose,
-    .unexpose = shm_unexpose,
     .rma = fab_shm_rma,
     .rma_now = fab_shm_rma_now,
     .prepare = shm_prepare,

@@ -263,13 +263,6 @@ static int tcp_describe(fab_domain_t *domain, char *buf, size_t size)
     return len < (int) size ? len + snprintf(buf + len, size - (size_t) len, "\n") : len;
 }
 
-static bool tcp_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                           fab_rkey_t *rkey)
-{
-    (void) domain, (void) buf, (void) len, (void) access, (void) rkey;
-    return false; /* there is no RMA over a stream */
-}
-
 static bool tcp_is_idle(const fab_domain_t *domain)
 {
     return 0 == ((const fab_tcp_domain_t *) domain)->num_up;
@@ -302,7 +295,6 @@ const fab_provider_t fab_tcp_provider = {
     .drop = fab_tcp_drop,
     .ask_owed = fab_tcp_ask_owed,
     .progress = fab_tcp_progress,
-    .expose_any = tcp_expose_any,
     .is_idle = tcp_is_idle,
     .wake_fd = tcp_wake_fd,
     .is_holding = tcp_is_holding,

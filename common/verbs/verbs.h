@@ -169,12 +169,9 @@ static inline uint32_t fab_verbs_conn_recv_qpn(const fab_verbs_conn_t *conn)
 
 /* ---- verbs_expose.c ---- */
 
-int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                     fab_rkey_t *rkey);
-void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey);
-bool fab_verbs_expose_any(fab_domain_t *dom, const void *buf, size_t len, unsigned access,
-                          fab_rkey_t *rkey);
-void fab_verbs_unexpose_any(fab_domain_t *dom, const fab_rkey_t *rkey);
+bool fab_verbs_expose(fab_domain_t *dom, fab_peer_t *peer, const void *buf, size_t len,
+                      unsigned access, fab_rkey_t *rkey);
+void fab_verbs_unexpose(fab_domain_t *dom, fab_peer_t *peer, const fab_rkey_t *rkey);
 /* How a peer reaches what this process exposed, as matching hardware reads and writes it. */
 fab_verbs_rvh_t fab_verbs_rvh(const fab_rndv_t *rndv);
 fab_rndv_t fab_verbs_rndv(const fab_verbs_rvh_t *rvh);

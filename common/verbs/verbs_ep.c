@@ -187,8 +187,6 @@ const fab_ops_t fab_verbs_ops = {
     .send = verbs_send,
     .reserve = verbs_reserve,
     .commit = verbs_commit,
-    .expose = fab_verbs_expose,
-    .unexpose = fab_verbs_unexpose,
     .rma = fab_verbs_rma,
     .batch = verbs_batch,
 };

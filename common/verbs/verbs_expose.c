@@ -132,48 +132,34 @@ static void add_rail_keys(const fab_verbs_ep_t *ep, const void *buf, size_t len,
     }
 }
 
-int fab_verbs_expose(fab_peer_t *peer, const void *buf, size_t len, unsigned access,
-                     fab_rkey_t *rkey)
-{
-    fab_verbs_ep_t *ep = peer->ep;
-    fab_verbs_exposed_t *exposed = hold(ep->dom, &ep->exposed, buf, len, access);
-    fab_verbs_key_t key;
-
-    if (NULL == exposed) {
-        return OPAL_ERR_NOT_SUPPORTED;
-    }
-    key = key_of(exposed);
-    if (len >= FAB_VERBS_RAIL_MIN && FAB_ACCESS_READ == access) {
-        add_rail_keys(ep, buf, len, exposed, &key);
-    }
-    memcpy(rkey->bytes, &key, sizeof(key));
-    return OPAL_SUCCESS;
-}
-
-void fab_verbs_unexpose(fab_peer_t *peer, fab_rkey_t *rkey)
-{
-    (void) peer;
-    fab_verbs_let_go(exposed_of(rkey));
-}
-
-bool fab_verbs_expose_any(fab_domain_t *domain, const void *buf, size_t len, unsigned access,
-                          fab_rkey_t *rkey)
+/* For any only once it is started: before that no process of the job needs it. */
+bool fab_verbs_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,
+                      unsigned access, fab_rkey_t *rkey)
 {
     fab_verbs_domain_t *dom = (fab_verbs_domain_t *) domain;
-    /* before it is started no process of the job needs it */
-    fab_verbs_exposed_t *exposed = dom->is_started ? hold(dom, &dom->exposed, buf, len, access)
-                                                   : NULL;
+    fab_verbs_ep_t *ep = NULL != peer ? peer->ep : NULL;
+    fab_verbs_exposed_t *exposed = NULL;
+    fab_verbs_key_t key;
 
-    if (NULL != exposed) {
-        const fab_verbs_key_t key = key_of(exposed);
-        memcpy(rkey->bytes, &key, FAB_VERBS_KEY_ANY);
+    if (NULL != ep) {
+        exposed = hold(ep->dom, &ep->exposed, buf, len, access);
+    } else if (dom->is_started) {
+        exposed = hold(dom, &dom->exposed, buf, len, access);
     }
-    return NULL != exposed;
+    if (NULL == exposed) {
+        return false;
+    }
+    key = key_of(exposed);
+    if (NULL != ep && len >= FAB_VERBS_RAIL_MIN && FAB_ACCESS_READ == access) {
+        add_rail_keys(ep, buf, len, exposed, &key);
+    }
+    memcpy(rkey->bytes, &key, NULL != ep ? sizeof(key) : FAB_VERBS_KEY_ANY);
+    return true;
 }
 
-void fab_verbs_unexpose_any(fab_domain_t *domain, const fab_rkey_t *rkey)
+void fab_verbs_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey)
 {
-    (void) domain;
+    (void) domain, (void) peer;
     fab_verbs_let_go(exposed_of(rkey));
 }
 
