@@ -78,13 +78,6 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
 /* Only entries below this may be in use. */
 uint32_t fab_shm_high(const fab_shm_domain_t *dom);
 
-/*
- * The list of endpoints whose processes are checked: enter one that gets seg, tx or in; take it out
- * again if it has none of them.
- */
-int fab_shm_conn_add(fab_shm_ep_t *ep);
-void fab_shm_conn_remove(fab_shm_ep_t *ep);
-
 /* The peer's process is dead: fail the peer once all that it sent is delivered. */
 void fab_shm_ep_died(fab_shm_ep_t *ep);
 
@@ -191,13 +184,6 @@ void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
 /* Take the messages of cooperative gets, from when the domain opens. */
 void fab_shm_coop_open(fab_shm_domain_t *dom);
-
-/*
- * Set dom->is_coop and is_choosing, by the parameter and the number of cores.  Called again for
- * each peer, because the parameter may be registered after the fabric was opened, by the other user
- * of the fabric.
- */
-void fab_shm_coop_configure(fab_shm_domain_t *dom);
 
 /* See fab_provider_t: only cooperative gets need a key. */
 bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,

@@ -214,21 +214,15 @@ static int connect_ring(fab_shm_ep_t *ep, int fd, const char **why)
     uint32_t index;
     int rc;
 
-    if (OPAL_SUCCESS != fab_shm_conn_add(ep)) {
-        *why = fab_sentence(ep->dom->fab, "There is not enough memory to connect to process %u.",
-                            ep->addr.pid);
-        return OPAL_ERR_OUT_OF_RESOURCE;
-    }
     rc = claim(ep, fd, &index, why);
     if (OPAL_SUCCESS == rc) {
         rc = tx_open(ep, fd, index, why);
         if (OPAL_SUCCESS == rc) {
             introduce(ep);
-            return OPAL_SUCCESS;
+        } else {
+            fab_shm_entry_release(ep->seg, index);
         }
-        fab_shm_entry_release(ep->seg, index);
     }
-    fab_shm_conn_remove(ep);
     return rc;
 }
 
@@ -273,19 +267,15 @@ int fab_shm_connect(fab_shm_ep_t *ep, const char **why)
 
 void fab_shm_disconnect(fab_shm_ep_t *ep)
 {
-    if (NULL == ep->entry) {
-        fab_shm_unmap(ep);
-        fab_shm_conn_remove(ep);
-        return;
+    if (NULL != ep->entry) {
+        /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */
+        atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
+                              memory_order_release);
+        ring_doorbell(&ep->tx);
+        unmap_ring(ep, ep->tx.slots);
+        free(ep->tx.stale);
+        ep->tx = (fab_shm_tx_t){0};
+        ep->entry = NULL;
     }
-    /* release: pairs with the acquire in fab_shm_look_at(): all messages are there before it */
-    atomic_store_explicit(&ep->entry->state, fab_shm_state(ep->dom->addr.pid, FAB_SHM_CLOSED),
-                          memory_order_release);
-    ring_doorbell(&ep->tx);
-    unmap_ring(ep, ep->tx.slots);
-    free(ep->tx.stale);
-    ep->tx = (fab_shm_tx_t){0};
-    ep->entry = NULL;
     fab_shm_unmap(ep);
-    fab_shm_conn_remove(ep);
 }

@@ -49,21 +49,6 @@ enum {
     FAB_SHM_PARTS_MAX = 1 << 30, /* of a get */
 };
 
-void fab_shm_coop_configure(fab_shm_domain_t *dom)
-{
-    const char *choice = fab_params.shm_cooperative;
-
-    if (0 == dom->cpus) {
-        dom->cpus = fab_cpus("");
-    }
-    const bool is_always = NULL != choice && 0 == strcmp(choice, "always");
-
-    /* with more processes than processors a get would wait for a time slice of its giver */
-    dom->is_coop = is_always ||
-                   (!fab_params_is_none(choice) && dom->fab->config.num_local <= dom->cpus);
-    dom->is_choosing = dom->is_coop && !is_always;
-}
-
 /* ---- the receiver's choice: whether it asks, or reads ---------------------- */
 
 /* NULL: there is no choice, or no memory. */
@@ -603,10 +588,16 @@ int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 
 void fab_shm_coop_open(fab_shm_domain_t *dom)
 {
+    const char *choice = fab_params.shm_cooperative;
+    const bool is_always = NULL != choice && 0 == strcmp(choice, "always");
+
+    /* with more processes than processors a get would wait for a time slice of its giver */
+    dom->is_coop = is_always ||
+                   (!fab_params_is_none(choice) && dom->fab->config.num_local <= fab_cpus(""));
+    dom->is_choosing = dom->is_coop && !is_always;
     TAILQ_INIT(&dom->gives);
     dom->patience = FAB_SHM_PATIENCE;
     dom->away = FAB_SHM_AWAY;
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
-    fab_shm_coop_configure(dom);
 }

@@ -78,7 +78,6 @@ static void domain_free(fab_shm_domain_t *dom)
     fab_shm_seg_destroy(dom);
     fab_shm_file_close(&dom->socket);
     free(dom->exposures);
-    free(dom->conns);
     free(dom->hot);
     free(dom->ins);
     free(dom->nonce);

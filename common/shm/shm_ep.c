@@ -279,9 +279,10 @@ static fab_shm_ep_t *ep_new(fab_shm_domain_t *dom, fab_peer_t *peer, const fab_s
     if (NULL == ep) {
         return NULL;
     }
-    *ep = (fab_shm_ep_t){.peer = peer, .dom = dom, .addr = *addr, .conn_at = FAB_SHM_COLD};
+    *ep = (fab_shm_ep_t){.peer = peer, .dom = dom, .addr = *addr};
     STAILQ_INIT(&ep->later);
     LIST_INSERT_HEAD(&dom->eps, ep, link);
+    dom->num_eps++;
     return ep;
 }
 
@@ -299,7 +300,6 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
         snprintf(dom->why_refused, sizeof(dom->why_refused), "%s", *why);
         return rc;
     }
-    fab_shm_coop_configure(dom);
     ep = ep_new(dom, peer, &addr);
     if (NULL == ep) {
         *why = "there is not enough memory";
@@ -319,9 +319,14 @@ int fab_shm_attach(fab_domain_t *domain, fab_peer_t *peer, const void *address, 
 
 void fab_shm_ep_free(fab_shm_ep_t *ep)
 {
+    fab_shm_domain_t *dom = ep->dom;
+
     fab_shm_xpmem_disconnect(ep);
     fab_shm_disconnect(ep);
+    dom->alive_next = ep == dom->alive_next ? LIST_NEXT(ep, link) : dom->alive_next;
+    dom->look_next = ep == dom->look_next ? LIST_NEXT(ep, link) : dom->look_next;
     LIST_REMOVE(ep, link);
+    dom->num_eps--;
     free(ep->ways);
     free(ep);
 }

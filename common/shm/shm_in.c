@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rings that peers claimed in this process's segment: finding, polling and releasing them; the list
- * of connected endpoints.
+ * Rings that peers claimed in this process's segment: finding, polling and releasing them.
  *
  *      entry READY ──fab_shm_look_at──> hot <──message or doorbell── cold
  *                                        └──────── no message for long ──^
@@ -60,43 +59,6 @@ void fab_shm_in_cool(fab_shm_domain_t *dom, fab_shm_in_t *in)
         return;
     }
     in_unlist(dom, in);
-}
-
-/* ---- endpoints whose processes are checked ------------------------------ */
-
-int fab_shm_conn_add(fab_shm_ep_t *ep)
-{
-    fab_shm_domain_t *dom = ep->dom;
-
-    if (FAB_SHM_COLD != ep->conn_at) {
-        return OPAL_SUCCESS;
-    }
-    if (dom->num_conns == dom->max_conns) {
-        uint32_t max = dom->max_conns > 0 ? 2 * dom->max_conns : 64;
-        fab_shm_ep_t **conns = realloc(dom->conns, max * sizeof(*conns));
-        if (NULL == conns) {
-            return OPAL_ERR_OUT_OF_RESOURCE;
-        }
-        dom->conns = conns;
-        dom->max_conns = max;
-    }
-    ep->conn_at = dom->num_conns;
-    dom->conns[dom->num_conns++] = ep;
-    return OPAL_SUCCESS;
-}
-
-void fab_shm_conn_remove(fab_shm_ep_t *ep)
-{
-    fab_shm_domain_t *dom = ep->dom;
-    fab_shm_ep_t *last;
-
-    if (FAB_SHM_COLD == ep->conn_at || NULL != ep->in || NULL != ep->entry || NULL != ep->seg) {
-        return;
-    }
-    last = dom->conns[--dom->num_conns];
-    dom->conns[ep->conn_at] = last;
-    last->conn_at = ep->conn_at;
-    ep->conn_at = FAB_SHM_COLD;
 }
 
 void fab_shm_ep_died(fab_shm_ep_t *ep)
@@ -162,7 +124,7 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
     }
     /* what each poll reads of a hot ring is then in one line */
     in = aligned_alloc(FAB_SHM_LINE, fab_shm_round_up(sizeof(*in), FAB_SHM_LINE));
-    if (NULL == in || !fab_shm_ring_open(dom, index) || OPAL_SUCCESS != fab_shm_conn_add(ep)) {
+    if (NULL == in || !fab_shm_ring_open(dom, index)) {
         free(in);
         return; /* no memory; a later tick tries again */
     }
@@ -227,7 +189,6 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
     dom->ins[in->index] = NULL;
     ep->in = NULL;
     ep->ring = NULL;
-    fab_shm_conn_remove(ep);
     if (is_sender_gone || in->is_closing) {
         fab_shm_ring_free(dom, in->index);
     } else {

@@ -141,7 +141,6 @@ int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why)
     (void) madvise(at, ep->addr.page, MADV_POPULATE_WRITE); /* for a fast first message */
     ep->seg = at;
     ep->seg_len = len;
-    (void) fab_shm_conn_add(ep); /* it is unmapped when its process has left */
     return OPAL_SUCCESS;
 }
 
@@ -166,7 +165,6 @@ void fab_shm_found(fab_shm_ep_t *ep, int fd)
     }
     if (0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_relaxed)) {
         fab_shm_unmap(ep); /* it answered, and left: the next question says so */
-        fab_shm_conn_remove(ep);
         return;
     }
     fab_counters.shm_segments_passed++;

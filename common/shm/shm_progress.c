@@ -93,7 +93,7 @@ static void look_after(fab_shm_ep_t *ep, bool is_close)
     const fab_shm_addr_t *addr = &ep->addr;
 
     if (is_stranger(ep) && !is_finalized(ep)) {
-        if (fab_proc_has_no_pid(addr->pid)) {
+        if (NULL != ep->seg && fab_proc_has_no_pid(addr->pid)) {
             fab_shm_disconnect(ep);
         }
         return;
@@ -114,24 +114,27 @@ static void look_after(fab_shm_ep_t *ep, bool is_close)
     }
 }
 
-static fab_shm_ep_t *next_conn(const fab_shm_domain_t *dom, uint32_t *at)
+/* The next one of all, in turn; there is one. */
+static fab_shm_ep_t *next_of(const fab_shm_domain_t *dom, fab_shm_ep_t **next)
 {
-    *at = *at + 1 < dom->num_conns ? *at + 1 : 0;
-    return dom->conns[*at];
+    fab_shm_ep_t *ep = NULL != *next ? *next : LIST_FIRST(&dom->eps);
+
+    *next = LIST_NEXT(ep, link);
+    return ep;
 }
 
-/* Check some of the peers, in turn.  One that has left may be the last one in conns. */
+/* Check some of the peers, in turn. */
 static void look_after_some(fab_shm_domain_t *dom)
 {
-    const uint32_t all = dom->num_conns;
+    const uint32_t all = dom->num_eps;
     const uint32_t n = (all + FAB_SHM_TICKS_PER_ROUND - 1) / FAB_SHM_TICKS_PER_ROUND;
     uint32_t looks = n < FAB_SHM_LOOKS_PER_TICK ? n : FAB_SHM_LOOKS_PER_TICK;
 
-    for (uint32_t i = 0; i < n && 0 != dom->num_conns; i++) {
-        look_after(next_conn(dom, &dom->alive_at), false);
+    for (uint32_t i = 0; i < n; i++) {
+        look_after(next_of(dom, &dom->alive_next), false);
     }
-    for (uint32_t i = 0; i < all && looks > 0 && 0 != dom->num_conns; i++) {
-        fab_shm_ep_t *ep = next_conn(dom, &dom->looked_at);
+    for (uint32_t i = 0; i < all && looks > 0; i++) {
+        fab_shm_ep_t *ep = next_of(dom, &dom->look_next);
         if (!is_stranger(ep)) {
             look_after(ep, true);
             looks--;

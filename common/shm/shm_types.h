@@ -140,7 +140,6 @@ struct fab_shm_ep {
     fab_shm_domain_t *dom;
     fab_shm_in_t *in;       /* the peer's ring here; NULL: it has claimed none yet */
     fab_shm_entry_t *entry; /* of tx in the peer's segment; NULL: not connected */
-    uint32_t conn_at;       /* index in dom->conns, or FAB_SHM_COLD: no seg, tx, in */
     fab_shm_access_t access;
     uint64_t proven_at;        /* ns; when prove() last began to read the nonce; 0: never */
     int64_t xpmem_apid;        /* libxpmem's name for the right to map the peer's memory */
@@ -182,7 +181,6 @@ struct fab_shm_domain {
     uint32_t hot_at;     /* index of the ring that was polled last */
     uint32_t pass;       /* number of polls */
     uint32_t sweep_at;   /* ring that was swept last */
-    uint32_t num_conns;  /* endpoints in conns */
     fab_rma_queue_t rma; /* operations under way, next first */
 
     /* cooperative gets */
@@ -190,7 +188,6 @@ struct fab_shm_domain {
     uint32_t max_exposures;
     uint32_t free_exposure;           /* first free one: index + 1; 0: none */
     TAILQ_HEAD(, fab_shm_give) gives; /* under way, oldest first */
-    double cpus;                      /* for this job's processes (fab_cpus()); 0: not known yet */
     bool is_coop;                     /* long gets are cooperative */
     bool is_choosing;                 /* ... where that is measured to be faster (shm_ways.h) */
     uint64_t patience;                /* ns; how long to wait for a part of a giver in MPI */
@@ -207,13 +204,12 @@ struct fab_shm_domain {
 
     /* endpoints */
     const fab_provider_t *provider; /* of those that are found by their rings: this one */
-    LIST_HEAD(, fab_shm_ep) eps;    /* all */
-    fab_shm_ep_t **conns;           /* those with seg, tx or in: their processes are checked */
-    uint32_t max_conns;
-    uint32_t alive_at;  /* index in conns: checked last by kill() */
-    uint32_t looked_at; /* index in conns: checked last in /proc */
-    uint64_t next_tick; /* us */
-    uint64_t next_pass; /* us; when to look whether somebody asks for the segment */
+    LIST_HEAD(, fab_shm_ep) eps;    /* all; those with seg, tx or in are checked */
+    uint32_t num_eps;
+    fab_shm_ep_t *alive_next; /* to be checked next, by kill(); NULL: the first one */
+    fab_shm_ep_t *look_next;  /* the same, in /proc */
+    uint64_t next_tick;       /* us */
+    uint64_t next_pass;       /* us; when to look whether somebody asks for the segment */
 
     /* for the description */
     unsigned num_refused;  /* peers that shared memory does not reach */

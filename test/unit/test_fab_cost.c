@@ -123,7 +123,7 @@ static void idle_body(world_t *world)
         CHECK(OPAL_SUCCESS == fab_send(world_peer(world, 0), fab_hdr(AM_DATA, 0, 0), NULL, 0));
     } else {
         WORLD_UNTIL(world->got + 1 == (uint64_t) world->size && 0 == shm_domain(world)->num_hot);
-        CHECK(shm_domain(world)->num_conns + 1 == (unsigned) world->size);
+        CHECK(shm_domain(world)->num_eps + 1 == (unsigned) world->size);
         while (0 != shm_domain(world)->pass % FAB_SHM_CLOCK_PASSES) {
             fab_progress(world->fab); /* the next clock is far */
         }

@@ -157,7 +157,7 @@ static void talk_body(world_t *world)
         fab_peer_close(peer, FAB_USER_PML);
         world->peers[1 - world->rank] = NULL;
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1 - world->rank)));
-        CHECK(0 == dom->num_conns && 0 == world->failures); /* before the other sends again */
+        CHECK(LIST_EMPTY(&dom->eps) && 0 == world->failures); /* before the other sends again */
         world_barrier(world);
     }
 }
@@ -378,15 +378,13 @@ static fab_shm_ep_t *alone_ep(alone_t *alone)
 
     dom->fab = alone->fab;
     dom->addr = alone->dom->addr;
-    *ep = (fab_shm_ep_t){
-        .peer = &alone->peer, .dom = dom, .addr = alone->dom->addr, .conn_at = FAB_SHM_COLD};
+    *ep = (fab_shm_ep_t){.peer = &alone->peer, .dom = dom, .addr = alone->dom->addr};
     return ep;
 }
 
 static void alone_ep_free(fab_shm_ep_t *ep)
 {
     fab_shm_disconnect(ep);
-    free(ep->dom->conns);
     free(ep->dom);
     free(ep);
 }
@@ -778,7 +776,7 @@ static void passed_late_body(world_t *world)
             CHECK(NULL == ep->seg && 0 == fab_counters.shm_segments_passed);
             world_barrier_idle(world);
             WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
-            CHECK(0 == shm_domain(world)->num_conns && LIST_EMPTY(&shm_domain(world)->eps));
+            CHECK(LIST_EMPTY(&shm_domain(world)->eps));
         } else {
             world_barrier_idle(world); /* it has answered */
             world_barrier_idle(world);
