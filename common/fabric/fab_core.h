@@ -4,7 +4,7 @@
  *
  * Peer records live in chunks that never move, so a fab_peer_t pointer stays valid until its record
  * is released.  The hash table holds record numbers (4 bytes), not pointers: a million peers cost
- * 64 MB of records and 8 MB of table.
+ * 64 MB of records, 8 MB of table and 8 MB for the list of those with items.
  *
  * All of it is covered by the fabric's lock.
  */
@@ -107,12 +107,10 @@ typedef struct fab_core {
     bool has_work; /* some of the following is not empty: fab_progress() must process them */
 
     /* Items (fab_queue.c). */
-    fab_peer_t **busy; /* peers with items, in the order in which they are served */
+    fab_peer_t **busy; /* peers with items, in the order in which they are served; room for all */
     uint32_t num_busy;
-    uint32_t max_busy;
-    uint32_t next_busy;   /* whose turn it is */
-    fab_peer_t *running;  /* its items are being run: it is in busy, whatever its pending says */
-    bool is_busy_partial; /* no memory to note a peer in busy: look at all */
+    uint32_t next_busy;  /* whose turn it is */
+    fab_peer_t *running; /* its items are being run: it is in busy, whatever its pending says */
 
     LIST_HEAD(, fab_failure)
     failures;              /* not reported yet, or their provider is not done with them */

@@ -14,9 +14,8 @@ static int run_queues(fab_core_t *core)
 
     events += fab_failed_report(core);
     events += fab_queue_run(core);
-    fab_core_set_work(core, core->num_busy > 0 || core->is_busy_partial ||
-                                !LIST_EMPTY(&core->failures) || core->is_failure_lost ||
-                                !LIST_EMPTY(&core->moves));
+    fab_core_set_work(core, core->num_busy > 0 || !LIST_EMPTY(&core->failures) ||
+                                core->is_failure_lost || !LIST_EMPTY(&core->moves));
     return events;
 }
 
@@ -53,7 +52,7 @@ bool fab_has_queued(const fab_t *fab)
 {
     const fab_core_t *core = (const fab_core_t *) fab;
 
-    return core->num_busy > 0 || core->is_busy_partial || has_holder(core);
+    return core->num_busy > 0 || has_holder(core);
 }
 
 bool fab_sleep(fab_t *fab, unsigned us)

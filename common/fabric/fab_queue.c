@@ -13,21 +13,6 @@
 
 /* ---- items -------------------------------------------------------------- */
 
-static void core_note_busy(fab_core_t *core, fab_peer_t *peer)
-{
-    if (core->num_busy == core->max_busy) {
-        uint32_t max = core->max_busy > 0 ? 2 * core->max_busy : 64;
-        fab_peer_t **busy = realloc(core->busy, max * sizeof(*busy));
-        if (NULL == busy) {
-            core->is_busy_partial = true;
-            return;
-        }
-        core->busy = busy;
-        core->max_busy = max;
-    }
-    core->busy[core->num_busy++] = peer;
-}
-
 /* Put an item at the head of the ring; it is the tail as well if it is alone. */
 static void peer_put_back(fab_peer_t *peer, fab_item_t *item)
 {
@@ -55,7 +40,7 @@ void fab_queue(fab_peer_t *peer, fab_item_t *item)
     fab_core_t *core = fab_core(peer->fab);
 
     if (NULL == peer->pending && core->running != peer) {
-        core_note_busy(core, peer);
+        core->busy[core->num_busy++] = peer;
         fab_core_set_work(core, true);
     }
     peer_append(peer, item);
@@ -181,26 +166,10 @@ static int peer_run_items(fab_core_t *core, fab_peer_t *peer)
     return events;
 }
 
-/* Note in busy exactly the peers that have items. Rare, so the search may be long. */
-static void core_find_busy(fab_core_t *core)
-{
-    core->is_busy_partial = false;
-    core->num_busy = 0;
-    for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
-        fab_peer_t *peer = fab_core_record(core, i);
-        if (NULL != peer->pending) {
-            core_note_busy(core, peer);
-        }
-    }
-}
-
 int fab_queue_run(fab_core_t *core)
 {
     int events = 0;
 
-    if (core->is_busy_partial) { /* there was no memory once to note a peer */
-        core_find_busy(core);
-    }
     for (uint32_t n = core->num_busy < FAB_PEERS_PER_PASS ? core->num_busy : FAB_PEERS_PER_PASS;
          n > 0; n--) {
         uint32_t at = core->next_busy < core->num_busy ? core->next_busy : 0;

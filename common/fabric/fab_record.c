@@ -15,7 +15,7 @@
 
 static int core_add_chunk(fab_core_t *core)
 {
-    fab_peer_t *chunk;
+    fab_peer_t *chunk, **busy;
     uint32_t first = core->num_chunks * FAB_CHUNK_PEERS;
 
     if (core->num_chunks == core->max_chunks) {
@@ -27,6 +27,11 @@ static int core_add_chunk(fab_core_t *core)
         core->chunks = chunks;
         core->max_chunks = max;
     }
+    busy = realloc(core->busy, (core->num_chunks + 1) * FAB_CHUNK_PEERS * sizeof(fab_peer_t *));
+    if (NULL == busy) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    core->busy = busy;
     chunk = aligned_alloc(64, FAB_CHUNK_PEERS * sizeof(*chunk));
     if (NULL == chunk) {
         return OPAL_ERR_OUT_OF_RESOURCE;
