@@ -118,21 +118,19 @@ typedef struct mca_btl_fabric {
         *latest;         /* whose message was retained last; NULL: none, or it was deleted */
     bool wants_retained; /* the progress function polls, and can give a message in place */
     bool is_giving;      /* the layer above has a message in place */
-    mca_btl_fabric_msg_t *free_msgs; /* short ones */
-    fab_spares_t spares;             /* for long ones */
-    SLIST_HEAD(, mca_btl_fabric_op) free_ops;
+    fab_spares_t spares; /* memory of messages that have arrived */
+    LIST_HEAD(, mca_btl_fabric_op) free_ops;
     /* operations whose callback has not returned; relaxed: a hint without the lock */
     _Atomic size_t outstanding;
     mca_btl_fabric_turn_t turns; /* head of the circular list, oldest first */
     uint64_t last_turn;          /* number of the latest one */
     _Atomic uint64_t oldest;     /* number of the oldest one in the list; UINT64_MAX: none */
     size_t num_rma;              /* operations, and sends from memory, that the fabric is doing */
-    TAILQ_HEAD(, mca_btl_fabric_op) offers; /* oldest first */
-    unsigned polls;                         /* number of polls so far */
-    uint64_t full_ticks;                    /* when everything was polled last (fab_ticks()) */
-    fab_idmap_t ids;                        /* mca_btl_fabric_op_t */
-    fab_idmap_t mems;                       /* mca_btl_base_registration_handle_t */
-    struct mca_btl_base_registration_handle_t *free_mems;
+    TAILQ_HEAD(, mca_btl_fabric_op) offers;    /* oldest first */
+    unsigned polls;                            /* number of polls so far */
+    uint64_t full_ticks;                       /* when everything was polled last (fab_ticks()) */
+    fab_idmap_t ids;                           /* mca_btl_fabric_op_t */
+    fab_idmap_t mems;                          /* mca_btl_base_registration_handle_t */
     LIST_HEAD(, mca_btl_fabric_reply) replies; /* data of gets of others that waits for room */
     opal_free_list_t frags_eager;
     opal_free_list_t frags_max;

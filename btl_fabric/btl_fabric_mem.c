@@ -19,29 +19,11 @@ static unsigned access_of(uint32_t flags)
            (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0);
 }
 
-/* Handles are kept for reuse: ob1 registers memory for each long message, on both sides. */
-static struct mca_btl_base_registration_handle_t *handle_new(void)
-{
-    struct mca_btl_base_registration_handle_t *handle = mca_btl_fabric.free_mems;
-
-    if (NULL == handle) {
-        return malloc(sizeof(*handle));
-    }
-    mca_btl_fabric.free_mems = handle->next;
-    return handle;
-}
-
-static void handle_free(struct mca_btl_base_registration_handle_t *handle)
-{
-    handle->next = mca_btl_fabric.free_mems;
-    mca_btl_fabric.free_mems = handle;
-}
-
 /* To this peer, or any (NULL).  NULL: there is no memory.  Lock held. */
 static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer, void *base,
                                                          size_t size, uint32_t flags)
 {
-    struct mca_btl_base_registration_handle_t *handle = handle_new();
+    struct mca_btl_base_registration_handle_t *handle = malloc(sizeof(*handle));
 
     if (NULL == handle) {
         return NULL;
@@ -51,7 +33,7 @@ static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer,
     handle->len = (((uintptr_t) base + size + WORD - 1) & ~(uint64_t) (WORD - 1)) - handle->base;
     handle->key = fab_idmap_add(&mca_btl_fabric.mems, handle);
     if (0 == handle->key) {
-        handle_free(handle);
+        free(handle);
         return NULL;
     }
     fab_expose_any(mca_btl_fabric.fab, peer, (void *) (uintptr_t) handle->base, handle->len,
@@ -83,8 +65,8 @@ int mca_btl_fabric_deregister_mem(struct mca_btl_base_module_t *btl,
     fab_lock(mca_btl_fabric.fab);
     fab_unexpose_any(mca_btl_fabric.fab, &handle->region);
     fab_idmap_remove(&mca_btl_fabric.mems, handle->key);
-    handle_free(handle);
     fab_unlock(mca_btl_fabric.fab);
+    free(handle);
     return OPAL_SUCCESS;
 }
 
@@ -95,11 +77,6 @@ void mca_btl_fabric_mems_fini(void)
         free(mca_btl_fabric.mems.slots[i].object);
     }
     fab_idmap_fini(&mca_btl_fabric.mems);
-    while (NULL != mca_btl_fabric.free_mems) {
-        struct mca_btl_base_registration_handle_t *handle = mca_btl_fabric.free_mems;
-        mca_btl_fabric.free_mems = handle->next;
-        free(handle);
-    }
 }
 
 bool mca_btl_fabric_mem_allows(uint32_t key, uint64_t address, uint64_t len, uint32_t flag)

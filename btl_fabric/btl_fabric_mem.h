@@ -17,7 +17,6 @@ struct mca_btl_base_registration_handle_t {
     fab_region_t region;
     uint64_t base;
     uint64_t len;
-    struct mca_btl_base_registration_handle_t *next; /* in mca_btl_fabric.free_mems */
 };
 
 enum { BTL_FABRIC_HANDLE = 48 };

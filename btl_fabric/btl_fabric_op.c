@@ -45,18 +45,18 @@ static running_t *outer_of(running_t *run)
 
 static mca_btl_fabric_op_t *op_alloc(void)
 {
-    mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
+    mca_btl_fabric_op_t *op = LIST_FIRST(&mca_btl_fabric.free_ops);
 
     if (NULL == op) {
         return malloc(sizeof(*op));
     }
-    SLIST_REMOVE_HEAD(&mca_btl_fabric.free_ops, free_link);
+    LIST_REMOVE(op, link);
     return op;
 }
 
 static void op_free(mca_btl_fabric_op_t *op)
 {
-    SLIST_INSERT_HEAD(&mca_btl_fabric.free_ops, op, free_link);
+    LIST_INSERT_HEAD(&mca_btl_fabric.free_ops, op, link);
 }
 
 int mca_btl_fabric_ops_init(void)
@@ -90,9 +90,9 @@ void mca_btl_fabric_ops_fini(void)
         }
         STAILQ_INIT(&ep->counted);
     }
-    while (!SLIST_EMPTY(&mca_btl_fabric.free_ops)) {
-        mca_btl_fabric_op_t *op = SLIST_FIRST(&mca_btl_fabric.free_ops);
-        SLIST_REMOVE_HEAD(&mca_btl_fabric.free_ops, free_link);
+    while (!LIST_EMPTY(&mca_btl_fabric.free_ops)) {
+        mca_btl_fabric_op_t *op = LIST_FIRST(&mca_btl_fabric.free_ops);
+        LIST_REMOVE(op, link);
         free(op);
     }
     fab_idmap_fini(&mca_btl_fabric.ids);

@@ -39,11 +39,10 @@ struct mca_btl_fabric_op {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_call_t call;
     mca_btl_fabric_turn_t turn;
-    SLIST_ENTRY(mca_btl_fabric_op) free_link; /* in mca_btl_fabric.free_ops */
-    LIST_ENTRY(mca_btl_fabric_op) link;       /* in ep->ops */
-    STAILQ_ENTRY(mca_btl_fabric_op) counted;  /* in ep->counted */
-    size_t done;                              /* bytes sent of a put, or received of a get */
-    uint32_t id;                              /* in mca_btl_fabric.ids; 0: none */
+    LIST_ENTRY(mca_btl_fabric_op) link;      /* in ep->ops or mca_btl_fabric.free_ops */
+    STAILQ_ENTRY(mca_btl_fabric_op) counted; /* in ep->counted */
+    size_t done;                             /* bytes sent of a put, or received of a get */
+    uint32_t id;                             /* in mca_btl_fabric.ids; 0: none */
     int status;
     bool is_queued;
     bool is_waiting; /* in ep->ops */
@@ -105,9 +104,6 @@ int mca_btl_fabric_op_by_messages(mca_btl_fabric_op_t *op);
 
 /* The fabric is to do it, with this memory of the target. False: it cannot, which is counted. */
 bool mca_btl_fabric_op_start_rma(mca_btl_fabric_op_t *op, const fab_region_t *region);
-
-/* The target's device is to do an atomic operation. False: it cannot. */
-bool mca_btl_fabric_op_start_atomic(mca_btl_fabric_op_t *op, const fab_region_t *region);
 
 /* Do a put or get at once, without a record or an upcall. False: the fabric cannot do so. */
 bool mca_btl_fabric_do_now(const mca_btl_fabric_call_t *call, const fab_region_t *region);

@@ -124,31 +124,24 @@ void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const v
 
 /* ---- the module's functions --------------------------------------------- */
 
-/* Start it. Lock held. */
-static int start_op(mca_btl_fabric_op_t *op, const fab_region_t *region)
-{
-    if (BTL_FABRIC_AM_ATOMIC == op->call.am) {
-        mca_btl_fabric.counters.atomics++;
-        return mca_btl_fabric_op_by_messages(op);
-    }
-    if (mca_btl_fabric_op_start_rma(op, region)) {
-        mca_btl_fabric.counters.rma++;
-        return OPAL_SUCCESS;
-    }
-    return mca_btl_fabric_op_by_messages(op);
-}
-
 /* A new operation. Lock held. */
 static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
     mca_btl_fabric_op_t *op = mca_btl_fabric_op_new(call);
-    int rc = OPAL_ERR_OUT_OF_RESOURCE;
+    int rc;
 
-    if (NULL != op) {
-        rc = start_op(op, region);
-        if (OPAL_SUCCESS != rc) {
-            mca_btl_fabric_op_cancel(op);
-        }
+    if (NULL == op) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    if (BTL_FABRIC_AM_ATOMIC == call->am) {
+        mca_btl_fabric.counters.atomics++;
+    } else if (mca_btl_fabric_op_start_rma(op, region)) {
+        mca_btl_fabric.counters.rma++;
+        return OPAL_SUCCESS;
+    }
+    rc = mca_btl_fabric_op_by_messages(op);
+    if (OPAL_SUCCESS != rc) {
+        mca_btl_fabric_op_cancel(op);
     }
     return rc;
 }

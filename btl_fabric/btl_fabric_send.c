@@ -21,17 +21,13 @@
 
 #include "btl_fabric_up.h"
 
-/* Messages of up to so many bytes share a cache of free records. */
-enum { SHORT_MSG = 512 };
-
 /* A message that arrived. */
 struct mca_btl_fabric_msg {
     mca_btl_fabric_up_t up;
     mca_btl_fabric_ep_t *ep;
     mca_btl_base_tag_t tag;
-    bool is_short; /* goes to mca_btl_fabric.free_msgs when it is freed */
-    uint32_t len;  /* bytes */
-    uint32_t got;  /* bytes that have arrived */
+    uint32_t len; /* bytes */
+    uint32_t got; /* bytes that have arrived */
     uint64_t data[];
 };
 
@@ -77,11 +73,6 @@ void mca_btl_fabric_frags_fini(void)
 {
     OBJ_DESTRUCT(&mca_btl_fabric.frags_eager);
     OBJ_DESTRUCT(&mca_btl_fabric.frags_max);
-    while (NULL != mca_btl_fabric.free_msgs) {
-        mca_btl_fabric_msg_t *msg = mca_btl_fabric.free_msgs;
-        mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
-        free(msg);
-    }
     fab_spares_fini(&mca_btl_fabric.spares);
 }
 
@@ -378,12 +369,7 @@ int mca_btl_fabric_sendi(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
 
 void mca_btl_fabric_msg_free(mca_btl_fabric_msg_t *msg)
 {
-    if (msg->is_short) {
-        msg->up.next = (mca_btl_fabric_up_t *) mca_btl_fabric.free_msgs;
-        mca_btl_fabric.free_msgs = msg;
-    } else {
-        fab_spares_free(&mca_btl_fabric.spares, msg, msg->len);
-    }
+    fab_spares_free(&mca_btl_fabric.spares, msg, msg->len);
 }
 
 /* A record for a message; NULL: no memory, and the peer has failed. */
@@ -391,15 +377,10 @@ static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t l
 {
     mca_btl_fabric_ep_t *ep = mca_btl_fabric_ep_of(peer);
     mca_btl_fabric_msg_t *msg = NULL;
-    bool is_short = len <= SHORT_MSG;
     bool is_reused;
 
-    if (NULL != ep && is_short && NULL != mca_btl_fabric.free_msgs) {
-        msg = mca_btl_fabric.free_msgs;
-        mca_btl_fabric.free_msgs = (mca_btl_fabric_msg_t *) msg->up.next;
-    } else if (NULL != ep) {
-        msg = fab_spares_alloc(&mca_btl_fabric.spares, sizeof(*msg),
-                               is_short ? (uint32_t) SHORT_MSG : len, &is_reused);
+    if (NULL != ep) {
+        msg = fab_spares_alloc(&mca_btl_fabric.spares, sizeof(*msg), len, &is_reused);
         mca_btl_fabric.counters.reused += is_reused;
     }
     if (NULL == msg) {
@@ -408,7 +389,6 @@ static mca_btl_fabric_msg_t *new_msg(fab_peer_t *peer, fab_hdr_t hdr, uint32_t l
     }
     msg->ep = ep;
     msg->tag = (mca_btl_base_tag_t) hdr.app_ctx;
-    msg->is_short = is_short;
     msg->len = len;
     msg->got = 0;
     return msg;
@@ -436,11 +416,6 @@ static void give_msg(mca_btl_fabric_up_t *up)
         mca_btl_fabric_up(up, &msg_ops); /* again: no layer has registered for its tag yet */
     }
     fab_unlock(mca_btl_fabric.fab);
-}
-
-static void msg_complete(mca_btl_fabric_msg_t *msg)
-{
-    mca_btl_fabric_up(&msg->up, &msg_ops);
 }
 
 /* Does it have the form of a message? */
@@ -535,7 +510,7 @@ void mca_btl_fabric_on_send(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     msg = new_msg(peer, hdr, (uint32_t) len);
     if (NULL != msg) {
         memcpy(msg->data, data, len);
-        msg_complete(msg);
+        mca_btl_fabric_up(&msg->up, &msg_ops);
     }
 }
 
@@ -578,6 +553,6 @@ void mca_btl_fabric_on_part(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     msg->got += (uint32_t) len;
     if (msg->got == msg->len) {
         ep->part = NULL;
-        msg_complete(msg);
+        mca_btl_fabric_up(&msg->up, &msg_ops);
     }
 }

@@ -18,22 +18,6 @@ typedef struct staged {
     _Alignas(64) char copy[];
 } staged_t;
 
-static staged_t *staged_new(void *local, size_t len, bool is_get,
-                            mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
-{
-    staged_t *staged = aligned_alloc(_Alignof(staged_t), (sizeof(*staged) + len + 63) & ~63ul);
-
-    if (NULL != staged) {
-        *staged = (staged_t){.local = local,
-                             .len = len,
-                             .is_get = is_get,
-                             .cbfunc = cbfunc,
-                             .context = context,
-                             .cbdata = cbdata};
-    }
-    return staged;
-}
-
 static void done(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, void *copy,
                  struct mca_btl_base_registration_handle_t *local_handle, void *context,
                  void *cbdata, int status)
@@ -51,6 +35,43 @@ static void done(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep, voi
     free(staged);
 }
 
+/* A put or get, by this function of the module. */
+static int stage(mca_btl_base_module_put_fn_t fn, bool is_get, struct mca_btl_base_module_t *btl,
+                 mca_btl_fabric_ep_t *ep, void *local, uint64_t remote,
+                 struct mca_btl_base_registration_handle_t *local_handle,
+                 struct mca_btl_base_registration_handle_t *remote_handle, size_t size, int flags,
+                 int order, mca_btl_base_rdma_completion_fn_t cbfunc, void *context, void *cbdata)
+{
+    staged_t *staged;
+    int rc = OPAL_SUCCESS;
+
+    if (!fab_is_device_address(local)) {
+        return fn(btl, ep, local, remote, local_handle, remote_handle, size, flags, order, cbfunc,
+                  context, cbdata);
+    }
+    staged = aligned_alloc(_Alignof(staged_t), (sizeof(*staged) + size + 63) & ~63ul);
+    if (NULL == staged) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    *staged = (staged_t){.local = local,
+                         .len = size,
+                         .is_get = is_get,
+                         .cbfunc = cbfunc,
+                         .context = context,
+                         .cbdata = cbdata};
+    if (!is_get) {
+        rc = fab_device_copy(staged->copy, local, size);
+    }
+    if (OPAL_SUCCESS == rc) {
+        rc = fn(btl, ep, staged->copy, remote, local_handle, remote_handle, size, flags, order,
+                done, NULL, staged);
+    }
+    if (OPAL_SUCCESS != rc) {
+        free(staged);
+    }
+    return rc;
+}
+
 int mca_btl_fabric_staged_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
                               void *local, uint64_t remote,
                               struct mca_btl_base_registration_handle_t *local_handle,
@@ -58,25 +79,8 @@ int mca_btl_fabric_staged_put(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                               void *context, void *cbdata)
 {
-    staged_t *staged;
-    int rc = OPAL_ERR_OUT_OF_RESOURCE;
-
-    if (!fab_is_device_address(local)) {
-        return mca_btl_fabric_put(btl, ep, local, remote, local_handle, remote_handle, size, flags,
-                                  order, cbfunc, context, cbdata);
-    }
-    staged = staged_new(local, size, false, cbfunc, context, cbdata);
-    if (NULL != staged) {
-        rc = fab_device_copy(staged->copy, local, size);
-    }
-    if (OPAL_SUCCESS == rc) {
-        rc = mca_btl_fabric_put(btl, ep, staged->copy, remote, local_handle, remote_handle, size,
-                                flags, order, done, NULL, staged);
-    }
-    if (OPAL_SUCCESS != rc) {
-        free(staged);
-    }
-    return rc;
+    return stage(mca_btl_fabric_put, false, btl, ep, local, remote, local_handle, remote_handle,
+                 size, flags, order, cbfunc, context, cbdata);
 }
 
 int mca_btl_fabric_staged_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t *ep,
@@ -86,20 +90,6 @@ int mca_btl_fabric_staged_get(struct mca_btl_base_module_t *btl, mca_btl_fabric_
                               int flags, int order, mca_btl_base_rdma_completion_fn_t cbfunc,
                               void *context, void *cbdata)
 {
-    staged_t *staged;
-    int rc = OPAL_ERR_OUT_OF_RESOURCE;
-
-    if (!fab_is_device_address(local)) {
-        return mca_btl_fabric_get(btl, ep, local, remote, local_handle, remote_handle, size, flags,
-                                  order, cbfunc, context, cbdata);
-    }
-    staged = staged_new(local, size, true, cbfunc, context, cbdata);
-    if (NULL != staged) {
-        rc = mca_btl_fabric_get(btl, ep, staged->copy, remote, local_handle, remote_handle, size,
-                                flags, order, done, NULL, staged);
-    }
-    if (OPAL_SUCCESS != rc) {
-        free(staged);
-    }
-    return rc;
+    return stage(mca_btl_fabric_get, true, btl, ep, local, remote, local_handle, remote_handle,
+                 size, flags, order, cbfunc, context, cbdata);
 }
