@@ -70,18 +70,6 @@ const char *fab_peer_provider_name(const fab_peer_t *peer)
     return fab_providers[peer->provider]->name;
 }
 
-bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer)
-{
-    const fab_failure_t *failure;
-
-    LIST_FOREACH(failure, &core->failures, link) {
-        if (failure->peer == peer) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- operations on a peer that cannot be sent to --------------------------- */
 
 /*

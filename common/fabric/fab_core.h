@@ -38,24 +38,19 @@ typedef struct fab_slot {
     char why_moved[FAB_SENTENCE_MAX]; /* the last of them */
 } fab_slot_t;
 
-/* A peer that is to move to another provider (fab_move.c). */
-typedef struct fab_move {
-    LIST_ENTRY(fab_move) link;
-    fab_peer_t *peer;
-    void *address; /* sections of the providers that may take it; malloc() */
-    int rc;
-    bool is_owed; /* the peer waits for this process's request: fab_peer_owes() */
-    char why[FAB_SENTENCE_MAX];
-} fab_move_t;
-
-/* A failed peer that was not reported yet. */
-typedef struct fab_failure {
-    LIST_ENTRY(fab_failure) link;
+/*
+ * A peer that its provider is to let go of: it has failed (fab_failed.c), or is to move to another
+ * provider (fab_move.c), and may fail while it does.  One of these for each such peer.
+ */
+typedef struct fab_drop {
+    LIST_ENTRY(fab_drop) link;
     fab_peer_t *peer;
     int rc;
+    void *address; /* of a move: sections of the providers that may take it; malloc(); else NULL */
+    bool is_owed;  /* the peer waits for this process's request: fab_peer_owes() */
     bool is_reported; /* by peer_failed(); the provider may still use the peer */
     char why[FAB_SENTENCE_MAX];
-} fab_failure_t;
+} fab_drop_t;
 
 /* A message kept by fab_post(). */
 typedef struct fab_post {
@@ -112,11 +107,9 @@ typedef struct fab_core {
     uint32_t next_busy;  /* whose turn it is */
     fab_peer_t *running; /* its items are being run: it is in busy, whatever its pending says */
 
-    LIST_HEAD(, fab_failure)
-    failures;              /* not reported yet, or their provider is not done with them */
-    fab_failure_t reserve; /* one of them, if there was no memory; peer is NULL: unused */
-    bool is_failure_lost;  /* no memory to keep one: look for it */
-    LIST_HEAD(, fab_move) moves;
+    LIST_HEAD(, fab_drop) drops; /* until their provider is done with them */
+    fab_drop_t reserve;          /* one of them, if there was no memory; peer is NULL: unused */
+    bool is_failure_lost;        /* no memory to keep one: look for it */
 
     /* What this process shows of itself (fab_look.c); look is NULL: nothing. */
     union fab_look_memory *look;
@@ -152,8 +145,6 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
 /* Of a peer that cannot be sent to: it moves to another provider (UP), failed, or was closed. */
 extern const fab_ops_t fab_no_ops;
 void fab_core_set_work(fab_core_t *core, bool has_work);
-/* Is a failure of the peer to be reported, or to be worked off? */
-bool fab_core_has_failure(const fab_core_t *core, const fab_peer_t *peer);
 
 /* fab_record.c */
 /* A record with the name, not in the table yet; FAB_NO_RECORD: no memory. */
@@ -162,8 +153,6 @@ uint32_t fab_record_new(fab_core_t *core, uint64_t name);
 fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number);
 /* It does not come into the table. */
 void fab_record_release(fab_core_t *core, uint32_t number);
-/* Is it to move (core->moves)? */
-bool fab_record_has_move(const fab_core_t *core, const fab_peer_t *peer);
 /* Release the peer's record, if no user needs it any more. */
 void fab_record_try_release(fab_peer_t *peer);
 void fab_record_free(fab_core_t *core);
@@ -188,14 +177,18 @@ int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int firs
                size_t size);
 
 /* fab_failed.c */
+/* NULL: the provider is not to let go of the peer. */
+fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer);
+/* A new one, for this peer. NULL: there is no memory. */
+fab_drop_t *fab_drop_add(fab_core_t *core, fab_peer_t *peer, int rc, const char *why);
 /* Release what the provider holds. False: later. */
-bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer);
+bool fab_drop_try(fab_core_t *core, fab_peer_t *peer);
 /*
- * Report each failure once; it stays in the list until the provider has released what it holds.
- * Callbacks may add others.  Returns how many were reported.
+ * Report each failure once, and move peers on; each stays in the list until the provider has
+ * released what it holds.  Callbacks may add others.  Returns how many were reported or moved.
  */
-int fab_failed_report(fab_core_t *core);
-void fab_failed_free(fab_core_t *core);
+int fab_drop_run(fab_core_t *core);
+void fab_drop_free(fab_core_t *core);
 
 /* fab_load.c: the provider; loaded once, and never unloaded.  NULL: *why, a sentence. */
 const fab_provider_t *fab_load_verbs(fab_t *fab, const char **why);
@@ -217,8 +210,8 @@ void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *addre
  */
 bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len);
-int fab_move_run(fab_core_t *core);
-void fab_move_free(fab_core_t *core);
+/* Move on.  True: it is over; unless it has failed, and is a failure now. */
+bool fab_move_try(fab_core_t *core, fab_drop_t *move);
 
 /* fab_peer.c */
 void fab_peer_close_all(fab_core_t *core, fab_user_t user);

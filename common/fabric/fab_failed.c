@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers that have failed.
+ * Peers that have failed, and all that their providers are to let go of.
  *
- * A failure is noted at once (state, ops) and worked off in fab_progress(), outside of any provider
- * or handler.
+ * A failure, or a move to another provider (fab_move.c), is noted at once (state, ops) and worked
+ * off in fab_progress(), outside of any provider or handler.
  */
 #include "fabric/fab_core.h"
 #include "fabric/fab_look.h"
@@ -13,30 +13,74 @@
 
 /* ---- noting a failure --------------------------------------------------- */
 
-/* There is always memory for one, so one at least is reported. */
+fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer)
+{
+    fab_drop_t *drop;
+
+    LIST_FOREACH(drop, &core->drops, link) {
+        if (drop->peer == peer) {
+            return drop;
+        }
+    }
+    return NULL;
+}
+
+static void fill(fab_drop_t *drop, fab_peer_t *peer, int rc, const char *why)
+{
+    drop->peer = peer;
+    drop->rc = rc;
+    drop->address = NULL;
+    drop->is_owed = drop->is_reported = false;
+    snprintf(drop->why, sizeof(drop->why), "%s", why);
+}
+
+fab_drop_t *fab_drop_add(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
+{
+    fab_drop_t *drop = malloc(sizeof(*drop));
+
+    if (NULL != drop) {
+        fill(drop, peer, rc, why);
+        LIST_INSERT_HEAD(&core->drops, drop, link);
+    }
+    return drop;
+}
+
+static void end(fab_core_t *core, fab_drop_t *drop)
+{
+    LIST_REMOVE(drop, link);
+    fab_record_try_release(drop->peer);
+    free(drop->address);
+    if (&core->reserve == drop) {
+        drop->peer = NULL;
+    } else {
+        free(drop);
+    }
+}
+
+/* There is always memory for one, so one at least is reported.  It takes the place of a move. */
 static void core_add_failure(fab_core_t *core, fab_peer_t *peer, int rc, const char *why)
 {
-    fab_failure_t *failure = malloc(sizeof(*failure));
+    fab_drop_t *move = fab_drop_of(core, peer);
 
-    if (NULL == failure && NULL == core->reserve.peer) {
-        failure = &core->reserve;
+    if (NULL != move) {
+        free(move->address);
+        fill(move, peer, rc, why);
+    } else if (NULL == fab_drop_add(core, peer, rc, why)) {
+        if (NULL != core->reserve.peer) {
+            core->is_failure_lost = true;
+            return;
+        }
+        fill(&core->reserve, peer, rc, why);
+        LIST_INSERT_HEAD(&core->drops, &core->reserve, link);
     }
-    if (NULL == failure) {
-        core->is_failure_lost = true;
-        return;
-    }
-    failure->peer = peer;
-    failure->rc = rc;
-    failure->is_reported = false;
-    snprintf(failure->why, sizeof(failure->why), "%s", why);
-    LIST_INSERT_HEAD(&core->failures, failure, link);
 }
 
 void fab_peer_fail(fab_peer_t *peer, int rc, const char *why)
 {
     fab_core_t *core = fab_core(peer->fab);
+    const fab_drop_t *drop = fab_drop_of(core, peer);
 
-    if (FAB_PEER_FAILED == peer->state || fab_core_has_failure(core, peer)) {
+    if (FAB_PEER_FAILED == peer->state || (NULL != drop && NULL == drop->address)) {
         return;
     }
     if (FAB_PEER_UP == peer->state) {
@@ -86,7 +130,7 @@ bool fab_peer_is_gone(const fab_peer_t *peer)
     const fab_core_t *core = fab_core(peer->fab);
 
     return FAB_PEER_UP != peer->state && NULL == peer->pending && core->running != peer &&
-           !core->is_failure_lost && !fab_core_has_failure(core, peer);
+           !core->is_failure_lost && NULL == fab_drop_of(core, peer);
 }
 
 /* ---- reporting it ------------------------------------------------------- */
@@ -103,7 +147,7 @@ static void core_tell_failure(fab_core_t *core, fab_peer_t *peer, int rc, const 
     }
 }
 
-bool fab_failed_drop(fab_core_t *core, fab_peer_t *peer)
+bool fab_drop_try(fab_core_t *core, fab_peer_t *peer)
 {
     return NULL == peer->ep ||
            fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
@@ -119,51 +163,44 @@ static void core_find_failures(fab_core_t *core)
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
         fab_peer_t *peer = fab_core_record(core, i);
         if (&fab_no_ops == peer->ops && NULL != peer->ep && FAB_PEER_FAILED == peer->state &&
-            !fab_core_has_failure(core, peer)) {
+            NULL == fab_drop_of(core, peer)) {
             core_add_failure(core, peer, OPAL_ERR_UNREACH,
                              "It failed; there was no memory to keep the reason.");
         }
     }
 }
 
-static void core_end_failure(fab_core_t *core, fab_failure_t *failure)
+int fab_drop_run(fab_core_t *core)
 {
-    LIST_REMOVE(failure, link);
-    fab_record_try_release(failure->peer);
-    if (&core->reserve == failure) {
-        failure->peer = NULL;
-    } else {
-        free(failure);
-    }
-}
-
-int fab_failed_report(fab_core_t *core)
-{
-    fab_failure_t *next;
+    fab_drop_t *next;
     int events = 0;
 
     if (core->is_failure_lost) {
         core_find_failures(core);
     }
-    for (fab_failure_t *failure = LIST_FIRST(&core->failures); NULL != failure; failure = next) {
-        bool is_new = !failure->is_reported;
-        failure->is_reported = true;
-        if (is_new) {
-            events++;
-            core_tell_failure(core, failure->peer, failure->rc, failure->why);
-        }
-        bool is_done = fab_failed_drop(core, failure->peer);
-        next = LIST_NEXT(failure, link);
+    for (fab_drop_t *drop = LIST_FIRST(&core->drops); NULL != drop; drop = next) {
+        bool is_done = NULL != drop->address && fab_move_try(core, drop);
         if (is_done) {
-            core_end_failure(core, failure);
+            events++;
+        } else if (NULL == drop->address) {
+            if (!drop->is_reported) {
+                drop->is_reported = true;
+                events++;
+                core_tell_failure(core, drop->peer, drop->rc, drop->why);
+            }
+            is_done = fab_drop_try(core, drop->peer);
+        }
+        next = LIST_NEXT(drop, link);
+        if (is_done) {
+            end(core, drop);
         }
     }
     return events;
 }
 
-void fab_failed_free(fab_core_t *core)
+void fab_drop_free(fab_core_t *core)
 {
-    while (!LIST_EMPTY(&core->failures)) {
-        core_end_failure(core, LIST_FIRST(&core->failures));
+    while (!LIST_EMPTY(&core->drops)) {
+        end(core, LIST_FIRST(&core->drops));
     }
 }

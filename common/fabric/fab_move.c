@@ -98,21 +98,18 @@ bool fab_peer_is_moving(const fab_peer_t *peer)
     const fab_core_t *core = fab_core(peer->fab);
 
     return (FAB_PEER_UP == peer->state && &fab_no_ops == peer->ops) ||
-           (FAB_PEER_CLOSED == peer->state &&
-            (fab_core_has_failure(core, peer) || fab_record_has_move(core, peer)));
+           (FAB_PEER_CLOSED == peer->state && NULL != fab_drop_of(core, peer));
 }
 
 /* The address is the move's from now on.  False: there is no memory. */
 static bool note(fab_core_t *core, fab_peer_t *peer, void *address, int rc, const char *why)
 {
-    fab_move_t *move = malloc(sizeof(*move));
+    fab_drop_t *move = fab_drop_add(core, peer, rc, why);
 
     if (NULL == move) {
         return false;
     }
-    *move = (fab_move_t){.peer = peer, .address = address, .rc = rc};
-    snprintf(move->why, sizeof(move->why), "%s", why);
-    LIST_INSERT_HEAD(&core->moves, move, link);
+    move->address = address;
     peer->ops = &fab_no_ops;
     peer->caps = 0;
     core->fab.must_return = true;
@@ -149,7 +146,7 @@ void fab_peer_owes(fab_peer_t *peer, int rc, const char *why)
     }
     if (NULL != spare && NULL != *spare && note(core, peer, *spare, rc, why)) {
         *spare = NULL;
-        LIST_FIRST(&core->moves)->is_owed = true;
+        LIST_FIRST(&core->drops)->is_owed = true;
     } else {
         fab_peer_fail(peer, rc, why);
     }
@@ -196,7 +193,7 @@ bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
 /* ---- moving ---------------------------------------------------------------- */
 
 /* Its old provider has let go of it. */
-static void attach_to_next(fab_core_t *core, fab_move_t *move)
+static void attach_to_next(fab_core_t *core, fab_drop_t *move)
 {
     fab_peer_t *peer = move->peer;
     int from = peer->provider;
@@ -226,46 +223,14 @@ static void attach_to_next(fab_core_t *core, fab_move_t *move)
     }
 }
 
-/* It has failed, or was closed, and the peer does not wait. */
-static bool is_over(const fab_core_t *core, const fab_move_t *move)
+bool fab_move_try(fab_core_t *core, fab_drop_t *move)
 {
-    const int state = move->peer->state;
-
-    return FAB_PEER_FAILED == state ||
-           (FAB_PEER_CLOSED == state && (!move->is_owed || fab_core_has_failure(core, move->peer)));
-}
-
-static void end(fab_move_t *move)
-{
-    LIST_REMOVE(move, link);
-    fab_record_try_release(move->peer);
-    free(move->address);
-    free(move);
-}
-
-int fab_move_run(fab_core_t *core)
-{
-    fab_move_t *next;
-    int events = 0;
-
-    for (fab_move_t *move = LIST_FIRST(&core->moves); NULL != move; move = next) {
-        bool is_done = is_over(core, move);
-        if (!is_done && fab_failed_drop(core, move->peer)) {
-            attach_to_next(core, move);
-            is_done = true;
-        }
-        next = LIST_NEXT(move, link);
-        if (is_done) {
-            end(move);
-            events++;
-        }
+    if (FAB_PEER_CLOSED == move->peer->state && !move->is_owed) {
+        return true; /* the peer does not wait */
     }
-    return events;
-}
-
-void fab_move_free(fab_core_t *core)
-{
-    while (!LIST_EMPTY(&core->moves)) {
-        end(LIST_FIRST(&core->moves));
+    if (fab_drop_try(core, move->peer) && NULL != move->address) {
+        attach_to_next(core, move);
+        return NULL != move->address;
     }
+    return false;
 }

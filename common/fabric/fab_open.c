@@ -111,8 +111,7 @@ static void core_free(fab_core_t *core)
         }
     }
     fab_queue_free(core);
-    fab_failed_free(core);
-    fab_move_free(core);
+    fab_drop_free(core);
     fab_record_free(core);
     fab_look_close(&core->fab);
     free(core);

@@ -7,15 +7,14 @@
 #include <poll.h>
 #include <time.h>
 
-/* Peers that are to move first: their items wait for it. */
+/* First the peers that are to move: their items wait for it. */
 static int run_queues(fab_core_t *core)
 {
-    int events = fab_move_run(core);
+    int events = fab_drop_run(core);
 
-    events += fab_failed_report(core);
     events += fab_queue_run(core);
-    fab_core_set_work(core, core->num_busy > 0 || !LIST_EMPTY(&core->failures) ||
-                                core->is_failure_lost || !LIST_EMPTY(&core->moves));
+    fab_core_set_work(core,
+                      core->num_busy > 0 || !LIST_EMPTY(&core->drops) || core->is_failure_lost);
     return events;
 }
 

@@ -176,18 +176,6 @@ fab_peer_t *fab_record_enter(fab_core_t *core, uint32_t number)
     return peer;
 }
 
-bool fab_record_has_move(const fab_core_t *core, const fab_peer_t *peer)
-{
-    const fab_move_t *move;
-
-    LIST_FOREACH(move, &core->moves, link) {
-        if (move->peer == peer) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has_kept(const fab_core_t *core, const fab_peer_t *peer)
 {
     const fab_kept_t *kept;
@@ -208,8 +196,7 @@ void fab_record_try_release(fab_peer_t *peer)
     uint32_t at;
 
     if (FAB_PEER_CLOSED != peer->state || NULL != peer->ep || NULL != peer->pending ||
-        core->running == peer || fab_core_has_failure(core, peer) ||
-        fab_record_has_move(core, peer) || has_kept(core, peer)) {
+        core->running == peer || NULL != fab_drop_of(core, peer) || has_kept(core, peer)) {
         return;
     }
     at = table_find(core, peer->name);

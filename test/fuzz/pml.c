@@ -332,7 +332,7 @@ static size_t step(fab_peer_t *peer, const uint8_t *input, size_t size)
 /* Has the fabric nothing to do any more for the peer, which failed? */
 static bool is_over(const fab_peer_t *peer)
 {
-    bool is_out = fab_core_has_failure(fab_core(mca_pml_tm.fab), peer) || NULL != peer->pending ||
+    bool is_out = NULL != fab_drop_of(fab_core(mca_pml_tm.fab), peer) || NULL != peer->pending ||
                   0 != mca_pml_tm.num_gets;
 
     for (const op_t *op = ops; op < ops + OPS; op++) {

@@ -275,7 +275,7 @@ static void crowd_body(world_t *world)
         close_peers(world);
     }
     CHECK(0 == traffic.wrong && 0 == world->failures && fab_counters.peers_moved > 0);
-    CHECK(LIST_EMPTY(&fab_core(world->fab)->moves));
+    CHECK(LIST_EMPTY(&fab_core(world->fab)->drops));
     world_barrier(world);
 }
 
@@ -409,7 +409,7 @@ static void ends_body(world_t *world)
         }
         fab_peer_close(peer, FAB_USER_PML);
         WORLD_UNTIL(NULL == fab_peer_find(world->fab, world_name(1)));
-        CHECK(i == world->failures && LIST_EMPTY(&fab_core(world->fab)->moves));
+        CHECK(i == world->failures && LIST_EMPTY(&fab_core(world->fab)->drops));
         world->peers[1] = NULL;
     }
     world_barrier(world);
