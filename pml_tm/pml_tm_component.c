@@ -39,8 +39,7 @@ static int register_params(void)
         "Commit of the sources that this component was built from. Read only.",
         MCA_BASE_VAR_TYPE_STRING, NULL, 0, MCA_BASE_VAR_FLAG_DEFAULT_ONLY, OPAL_INFO_LVL_2,
         MCA_BASE_VAR_SCOPE_CONSTANT, &commit);
-    return fab_param_register(&mca_pml_tm_param_table, &mca_pml_tm.params,
-                              &mca_pml_tm_component.pmlm_version);
+    return fab_param_register(&mca_pml_tm_param_table, &mca_pml_tm.params);
 }
 
 /* ---- counters ----------------------------------------------------------- */

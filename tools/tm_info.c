@@ -194,11 +194,7 @@ static mca_pml_tm_params_t own_params;
 
 static bool register_params(void)
 {
-    static const mca_base_component_t component = {
-        .mca_project_name = "ompi", .mca_type_name = "pml", .mca_component_name = "tm"};
-
-    return OPAL_SUCCESS == fab_param_register(&mca_pml_tm_param_table, &own_params,
-                                              (const void *) &component) &&
+    return OPAL_SUCCESS == fab_param_register(&mca_pml_tm_param_table, &own_params) &&
            OPAL_SUCCESS == fab_params_register();
 }
 

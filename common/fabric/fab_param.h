@@ -95,13 +95,10 @@ bool fab_param_is_number(const char *text);
  */
 FAB_EXPORT int fab_param_help(const fab_param_t *row, char *buf, size_t size);
 
-struct mca_base_component_2_1_0_t;
-
 /*
- * Register the parameters of a component, which live as long as it does, and set them to the user's
- * values or their defaults.  OPAL error codes.
+ * Register the parameters of pml tm, which live as long as that component, and set them to the
+ * user's values or their defaults.  OPAL error codes.
  */
-FAB_EXPORT int fab_param_register(const fab_param_table_t *table, void *values,
-                                  const struct mca_base_component_2_1_0_t *component);
+FAB_EXPORT int fab_param_register(const fab_param_table_t *table, void *values);
 
 #endif /* FAB_PARAM_H */

@@ -22,49 +22,42 @@ static const mca_base_var_type_t mca_types[] = {
     [FAB_PARAM_STRING] = MCA_BASE_VAR_TYPE_STRING,
 };
 
-/* ---- of a component ----------------------------------------------------- */
-
-int fab_param_register(const fab_param_table_t *table, void *values,
-                       const struct mca_base_component_2_1_0_t *component)
+/* The variable pml_tm_NAME, which stands for this value. Its index, or an error. */
+static int register_row(const fab_param_t *row, void *values, int flags)
 {
     char help[2048];
 
-    fab_param_reset(table, values);
-    for (size_t i = 0; i < table->num; i++) {
-        const fab_param_t *row = &table->rows[i];
-        int rc;
-        fab_param_help(row, help, sizeof(help));
-        rc = mca_base_component_var_register(
-            (const mca_base_component_t *) component, row->name, help, mca_types[row->type], NULL,
-            0, row->is_live ? MCA_BASE_VAR_FLAG_SETTABLE : 0, OPAL_INFO_LVL_1 + row->level - 1,
-            row->is_live ? MCA_BASE_VAR_SCOPE_LOCAL : MCA_BASE_VAR_SCOPE_READONLY,
-            (char *) values + row->offset);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    return OPAL_SUCCESS;
+    fab_param_help(row, help, sizeof(help));
+    return mca_base_var_register(
+        "ompi", "pml", "tm", row->name, help, mca_types[row->type], NULL, 0,
+        flags | (row->is_live ? MCA_BASE_VAR_FLAG_SETTABLE : 0), OPAL_INFO_LVL_1 + row->level - 1,
+        row->is_live ? MCA_BASE_VAR_SCOPE_LOCAL : MCA_BASE_VAR_SCOPE_READONLY,
+        (char *) values + row->offset);
 }
 
-/* ---- of the fabric ------------------------------------------------------ */
+int fab_param_register(const fab_param_table_t *table, void *values)
+{
+    int rc = 0;
+
+    fab_param_reset(table, values);
+    for (size_t i = 0; 0 <= rc && i < table->num; i++) {
+        rc = register_row(&table->rows[i], values, MCA_BASE_VAR_FLAG_DWG);
+    }
+    return 0 <= rc ? OPAL_SUCCESS : rc;
+}
 
 /*
- * The variable pml_tm_NAME, which lives as long as the process.  Its index, or an error.  It has a
- * deprecated second name, btl_fabric_NAME, of which Open MPI warns; but btl_fabric_eager_limit is
- * one of those that each BTL has.
+ * A variable that lives as long as the process.  Its index, or an error.  It has a deprecated
+ * second name, btl_fabric_NAME, of which Open MPI warns; but btl_fabric_eager_limit is one of those
+ * that each BTL has.
  */
-static int mca_common_register(const fab_param_t *row)
+static int register_common(const fab_param_t *row)
 {
     int index = mca_base_var_find("ompi", "pml", "tm", row->name);
-    char help[2048];
 
     if (index < 0) {
         fab_param_reset(&(fab_param_table_t){row, 1}, &fab_params);
-        fab_param_help(row, help, sizeof(help));
-        index = mca_base_var_register("ompi", "pml", "tm", row->name, help, mca_types[row->type],
-                                      NULL, 0, 0, OPAL_INFO_LVL_1 + row->level - 1,
-                                      MCA_BASE_VAR_SCOPE_READONLY,
-                                      (char *) &fab_params + row->offset);
+        index = register_row(row, &fab_params, 0);
     }
     return index < 0 || 0 == strcmp("eager_limit", row->name)
                ? index
@@ -82,7 +75,7 @@ int fab_params_register(void)
     for (size_t t = 0; 0 <= rc && t < fab_params_num_tables; t++) {
         const fab_param_table_t *table = fab_params_tables[t];
         for (size_t i = 0; 0 <= rc && i < table->num; i++) {
-            rc = mca_common_register(&table->rows[i]);
+            rc = register_common(&table->rows[i]);
         }
     }
     return 0 <= rc ? OPAL_SUCCESS : rc;
