@@ -112,7 +112,6 @@ typedef struct mca_btl_fabric {
     mca_btl_fabric_ep_t *eps;          /* all */
     _Atomic(mca_btl_fabric_up_t *) up; /* upcalls, oldest first */
     mca_btl_fabric_up_t **up_tail;
-    _Atomic unsigned num_ups;
     mca_btl_fabric_retained_t retained;
     mca_btl_fabric_ep_t
         *latest;         /* whose message was retained last; NULL: none, or it was deleted */

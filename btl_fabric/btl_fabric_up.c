@@ -6,23 +6,10 @@
 
 #include <pthread.h>
 
-/* Relaxed: written under the lock; without it, the value is only a hint. */
-static unsigned num_ups(void)
-{
-    return atomic_load_explicit(&mca_btl_fabric.num_ups, memory_order_relaxed);
-}
-
-static void count_ups(int change)
-{
-    atomic_store_explicit(&mca_btl_fabric.num_ups, num_ups() + (unsigned) change,
-                          memory_order_relaxed);
-}
-
 void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops)
 {
     up->ops = ops;
     up->next = NULL;
-    count_ups(1);
     if (NULL == mca_btl_fabric.up_tail) {
         /* release: pairs with the acquire in btl_fabric_progress.c, which looks without the lock */
         atomic_store_explicit(&mca_btl_fabric.up, up, memory_order_release);
@@ -41,7 +28,6 @@ static mca_btl_fabric_up_t *take_up(void)
     up = atomic_load_explicit(&mca_btl_fabric.up, memory_order_relaxed);
     if (NULL != up) {
         atomic_store_explicit(&mca_btl_fabric.up, up->next, memory_order_relaxed);
-        count_ups(-1);
         if (NULL == up->next) {
             mca_btl_fabric.up_tail = NULL;
         }
@@ -76,15 +62,11 @@ int mca_btl_fabric_ups_run(void)
 {
     bool is_alone = !fab_is_threaded(mca_btl_fabric.fab);
     bool has_entered = !is_alone && enter_upcalls();
-    unsigned max = is_alone || runs_upcalls() ? num_ups() : 0;
+    const int max = is_alone || runs_upcalls() ? BTL_FABRIC_UPCALLS_MAX : 0;
     mca_btl_fabric_up_t *up;
     int events = 0;
 
-    for (max = max < BTL_FABRIC_UPCALLS_MAX ? max : BTL_FABRIC_UPCALLS_MAX; max > 0; max--) {
-        up = take_up();
-        if (NULL == up) {
-            break;
-        }
+    while (events < max && NULL != (up = take_up())) {
         up->ops->run(up);
         events++;
     }

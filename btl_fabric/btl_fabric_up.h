@@ -14,8 +14,8 @@ enum { BTL_FABRIC_UPCALLS_MAX = 64 };
 void mca_btl_fabric_up(mca_btl_fabric_up_t *up, const mca_btl_fabric_up_ops_t *ops);
 
 /*
- * Run the upcalls that are there now, without the lock.  One may call progress, which then runs
- * those after it.  Returns their number.
+ * Run upcalls, without the lock.  One may call progress, which then runs those after it.  Returns
+ * their number.
  */
 int mca_btl_fabric_ups_run(void);
 
