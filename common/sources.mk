@@ -59,6 +59,8 @@ common_tm_sources = \
 	common/fabric/fab_tm.h \
 	common/fabric/fab_user.c \
 	common/fabric/fab_wire.h \
+	common/idmap/idmap.c \
+	common/idmap/idmap.h \
 	common/ofi/ofi_params.c \
 	common/ofi/ofi_wire.h \
 	common/self/self_domain.c \
@@ -218,7 +220,7 @@ common_offload_sources = \
 common_modex_sources = \
 	common/fabric/fab_help_first.c
 
-# Ids of pending operations, in each component that has some, too.
+# Ids of pending operations, in the library and in each component: the calls cost no PLT.
 common_idmap_sources = \
 	common/idmap/idmap.c \
 	common/idmap/idmap.h

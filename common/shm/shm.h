@@ -184,6 +184,7 @@ void fab_shm_pass_serve(fab_shm_domain_t *dom);
 
 /* Take the messages of cooperative gets, from when the domain opens. */
 void fab_shm_coop_open(fab_shm_domain_t *dom);
+void fab_shm_coop_close(fab_shm_domain_t *dom);
 
 /* See fab_provider_t: only cooperative gets need a key. */
 bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,

@@ -34,7 +34,6 @@ static int access_refuse(fab_shm_ep_t *ep, int error)
     ep->access = FAB_SHM_ACCESS_REFUSED;
     ep->peer->caps &= (uint8_t) ~(FAB_CAP_GET | FAB_CAP_PUT);
     dom->cma_errno = error;
-    dom->cma_peer = ep->peer->name;
     fab_counters.shm_cma_refused++;
     fab_log(dom->fab, 1,
             "the memory of process %u cannot be read (process_vm_readv: %s): large messages are "

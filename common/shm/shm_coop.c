@@ -183,47 +183,16 @@ bool fab_shm_whole_begin(fab_peer_t *peer, size_t len, bool is_last)
 
 /* ---- exposed memory ----------------------------------------------------- */
 
-static fab_shm_exposure_t *exposure_alloc(fab_shm_domain_t *dom)
-{
-    uint32_t number = dom->free_exposure;
-
-    if (0 == number) {
-        uint32_t max = dom->max_exposures > 0 ? 2 * dom->max_exposures : 64;
-        fab_shm_exposure_t *all = realloc(dom->exposures, max * sizeof(*all));
-        if (NULL == all) {
-            return NULL;
-        }
-        dom->exposures = all;
-        for (number = max; number > dom->max_exposures; number--) {
-            all[number - 1] = (fab_shm_exposure_t){.next = dom->free_exposure};
-            dom->free_exposure = number;
-        }
-        dom->max_exposures = max;
-        number = dom->free_exposure;
-    }
-    dom->free_exposure = dom->exposures[number - 1].next;
-    return &dom->exposures[number - 1];
-}
-
 static void exposure_free(fab_shm_domain_t *dom, fab_shm_exposure_t *exposure)
 {
-    exposure->is_used = false;
-    exposure->generation++;
-    exposure->next = dom->free_exposure;
-    dom->free_exposure = (uint32_t) (exposure - dom->exposures) + 1;
+    fab_idmap_remove(&dom->exposures, exposure->id);
+    free(exposure);
 }
 
 /* The exposure with this key, or NULL. */
 static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t key)
 {
-    uint32_t number = (uint32_t) key;
-    fab_shm_exposure_t *exposure;
-
-    if (0 == number || number > dom->max_exposures) {
-        return NULL;
-    }
-    exposure = &dom->exposures[number - 1];
-    return exposure->is_used && exposure->generation == (uint32_t) (key >> 32) ? exposure : NULL;
+    return key <= UINT32_MAX ? fab_idmap_find(&dom->exposures, (uint32_t) key) : NULL;
 }
 
 _Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
@@ -241,22 +210,21 @@ bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, siz
                     unsigned access, fab_rkey_t *rkey)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    fab_shm_exposure_t *exposure = NULL;
+    fab_shm_exposure_t *exposure;
     uint64_t key;
 
     /* what others may write is a window, whose owner may be away for long */
-    if (dom->is_coop && len >= FAB_SHM_COOP_MIN && FAB_ACCESS_READ == access) {
-        exposure = exposure_alloc(dom);
+    if (!dom->is_coop || len < FAB_SHM_COOP_MIN || FAB_ACCESS_READ != access ||
+        NULL == (exposure = malloc(sizeof(*exposure)))) {
+        return true; /* what is not given is read, without a key */
     }
-    if (NULL != exposure) {
-        exposure->at = (uint64_t) (uintptr_t) buf;
-        exposure->len = len;
-        exposure->peer = peer;
-        exposure->is_used = true;
-        key = (uint64_t) exposure->generation << 32 | ((uint32_t) (exposure - dom->exposures) + 1);
-        memcpy(rkey->bytes + offsetof(fab_shm_rkey_t, key), &key, sizeof(key));
+    *exposure = (fab_shm_exposure_t){.at = (uint64_t) (uintptr_t) buf, .len = len, .peer = peer};
+    key = exposure->id = fab_idmap_add(&dom->exposures, exposure);
+    if (0 == key) {
+        free(exposure);
     }
-    return true; /* what is not given is read, without a key */
+    memcpy(rkey->bytes + offsetof(fab_shm_rkey_t, key), &key, sizeof(key));
+    return true;
 }
 
 void fab_shm_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey)
@@ -272,9 +240,11 @@ void fab_shm_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *
 
 void fab_shm_coop_forget(fab_shm_domain_t *dom, const fab_peer_t *peer)
 {
-    for (uint32_t i = 0; i < dom->max_exposures; i++) {
-        if (dom->exposures[i].is_used && peer == dom->exposures[i].peer) {
-            exposure_free(dom, &dom->exposures[i]);
+    fab_shm_exposure_t *exposure;
+
+    for (uint32_t i = 0; NULL != (exposure = fab_idmap_next(&dom->exposures, &i));) {
+        if (peer == exposure->peer) {
+            exposure_free(dom, exposure);
         }
     }
 }
@@ -596,8 +566,19 @@ void fab_shm_coop_open(fab_shm_domain_t *dom)
                    (!fab_params_is_none(choice) && dom->fab->config.num_local <= fab_cpus(""));
     dom->is_choosing = dom->is_coop && !is_always;
     TAILQ_INIT(&dom->gives);
+    fab_idmap_init(&dom->exposures);
     dom->patience = FAB_SHM_PATIENCE;
     dom->away = FAB_SHM_AWAY;
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
     fab_set_provider_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
+}
+
+void fab_shm_coop_close(fab_shm_domain_t *dom)
+{
+    fab_shm_exposure_t *exposure;
+
+    for (uint32_t i = 0; NULL != (exposure = fab_idmap_next(&dom->exposures, &i));) {
+        free(exposure);
+    }
+    fab_idmap_fini(&dom->exposures);
 }

@@ -77,7 +77,7 @@ static void domain_free(fab_shm_domain_t *dom)
     fab_shm_xpmem_close(dom);
     fab_shm_seg_destroy(dom);
     fab_shm_file_close(&dom->socket);
-    free(dom->exposures);
+    fab_shm_coop_close(dom);
     free(dom->hot);
     free(dom->ins);
     free(dom->nonce);

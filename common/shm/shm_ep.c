@@ -23,15 +23,6 @@
 
 /* ---- connecting --------------------------------------------------------- */
 
-/* Before the next attempt, 1 ms at first, then longer each time. */
-static void retry_later(fab_shm_ep_t *ep, uint64_t now)
-{
-    ep->retry_us = 0 == ep->retry_us                     ? 1000
-                   : ep->retry_us < FAB_SHM_RETRY_MAX_US ? 2 * ep->retry_us
-                                                         : FAB_SHM_RETRY_MAX_US;
-    ep->retry_at = now + ep->retry_us;
-}
-
 /*
  * Messages wait, since there is no ring, or its owner has not passed its segment, for as long as
  * shm_connect_timeout: say so to the user, once.  They wait on, as another process may rightly be
@@ -49,14 +40,12 @@ static void say_wait(fab_shm_ep_t *ep, const char *why)
 
 /*
  * An attempt to connect failed because something is used up, or the peer was asked for its segment.
- * Wait before the next attempt, longer each time: for a ring or the answer without limit; for
- * memory or file descriptors up to shm_connect_timeout.  False: this time is over.
+ * Wait before the next attempt: for a ring or the answer without limit; for memory or file descriptors up to shm_connect_timeout.  False: this time is over.
  */
 static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t now)
 {
     if (0 == ep->waits_since) {
         ep->waits_since = now;
-        ep->retry_us = 0;
         fab_counters.shm_rings_exhausted += OPAL_ERR_RESOURCE_BUSY == rc;
         fab_log(ep->dom->fab, 1, "messages to process %u wait: %s", ep->addr.pid, why);
     }
@@ -67,7 +56,7 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t 
         say_wait(ep, why);
     }
     fab_counters.shm_connect_retries++;
-    retry_later(ep, now);
+    ep->retry_at = now + FAB_SHM_RETRY_US;
     return true;
 }
 

@@ -16,6 +16,7 @@
 
 #include "fabric/fab_claim.h"
 #include "fabric/fab_provider.h"
+#include "idmap/idmap.h"
 #include "shm/shm_ring_inl.h"
 #include "shm/shm_ways.h"
 #include "shm/shm_wire.h"
@@ -61,9 +62,9 @@ enum {
     FAB_SHM_RINGS_BYTES = 8 << 20,
     /* most bytes of rings that a claimer maps with the head: address space in each sender */
     FAB_SHM_AHEAD_MAX = 8 << 20,
-    FAB_SHM_AT_ONCE = 512 << 10,  /* bytes of rings of a process up to which all connect at start */
-    FAB_SHM_COOP_MIN = 8192,      /* bytes; shorter gets are not cooperative */
-    FAB_SHM_RETRY_MAX_US = 64000, /* between attempts to connect; the first comes after 1 ms */
+    FAB_SHM_AT_ONCE = 512 << 10, /* bytes of rings of a process up to which all connect at start */
+    FAB_SHM_COOP_MIN = 8192,     /* bytes; shorter gets are not cooperative */
+    FAB_SHM_RETRY_US = 8000,     /* between attempts to connect */
 };
 
 typedef struct fab_shm_domain fab_shm_domain_t;
@@ -126,9 +127,7 @@ typedef struct fab_shm_exposure {
     uint64_t at;
     uint64_t len;
     const fab_peer_t *peer; /* NULL: any may */
-    uint32_t generation;
-    uint32_t next; /* next free one: index + 1; 0: none */
-    bool is_used;
+    uint32_t id;            /* in dom->exposures */
 } fab_shm_exposure_t;
 
 /* What the provider knows of a peer. */
@@ -153,7 +152,6 @@ struct fab_shm_ep {
     size_t ring_len;      /* bytes of the ring's own mapping; 0: the ring is in seg */
     uint64_t waits_since; /* us; when the first attempt to connect failed; 0: none did */
     uint64_t retry_at;    /* us; no attempt before this time */
-    uint32_t retry_us;    /* the pause after the next attempt */
     fab_shm_fetch_t fetches[FAB_SHM_COOPS];
     uint64_t given_at;     /* ns; when the peer was asked, or gave a part, last */
     uint64_t beaten_at;    /* ns; when the peer's beat was seen to change, or to be odd */
@@ -184,9 +182,7 @@ struct fab_shm_domain {
     fab_rma_queue_t rma; /* operations under way, next first */
 
     /* cooperative gets */
-    fab_shm_exposure_t *exposures;
-    uint32_t max_exposures;
-    uint32_t free_exposure;           /* first free one: index + 1; 0: none */
+    fab_idmap_t exposures;            /* fab_shm_exposure_t */
     TAILQ_HEAD(, fab_shm_give) gives; /* under way, oldest first */
     bool is_coop;                     /* long gets are cooperative */
     bool is_choosing;                 /* ... where that is measured to be faster (shm_ways.h) */
@@ -217,7 +213,6 @@ struct fab_shm_domain {
     bool has_said_wait;    /* the user knows that messages wait for a ring, or for a segment */
     int cma_errno;         /* error of the last peer whose memory could not be read; 0: none */
     int ptrace_scope;      /* /proc/sys/kernel/yama/ptrace_scope; -1: this kernel has none */
-    uint64_t cma_peer;
 };
 
 static inline uint32_t fab_shm_num_slots_of(const fab_shm_addr_t *addr)

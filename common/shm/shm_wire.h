@@ -192,7 +192,7 @@ _Static_assert(32 == sizeof(fab_shm_ask_t), "fab_shm_ask_t is a wire format");
 /* Start of fab_rkey_t. */
 typedef struct fab_shm_rkey {
     uint8_t other[16]; /* the part of a provider for other hosts: fab_expose_any() */
-    uint64_t key;      /* generation << 32 | index in the owner's table + 1; 0: it is not given */
+    uint64_t key;      /* id of the memory in the owner (idmap.h); 0: it is not given */
 } fab_shm_rkey_t;
 
 enum {

@@ -80,5 +80,5 @@ mapfile -t btl < <(tm_sources @btl)
 fuzz btl 10000 "${fabric[@]}" "${btl[@]}"
 tm_libs+=("-Wl,--wrap=mca_pml_tm_peer_publish,--wrap=mca_bml_base_inited")
 fuzz pml 10000 "${fabric[@]}" "$TM_SRC"/pml_tm/{,*/}*.c \
-    "$TM_SRC"/common/{match/match,offload/offload,idmap/idmap}.c \
+    "$TM_SRC"/common/{match/match,offload/offload}.c \
     "$TM_SRC"/common/fabric/{fab_cuda,fab_fit,fab_help,fab_help_first,fab_param_mca}.c

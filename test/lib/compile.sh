@@ -190,7 +190,7 @@ tm_sources()
                 ;;
             @btl)
                 printf '%s\n' "$TM_SRC"/btl_fabric/*.c \
-                    "$TM_SRC"/common/{fabric/fab_{cuda,fit,help,help_first,param_mca},idmap/idmap}.c
+                    "$TM_SRC"/common/fabric/fab_{cuda,fit,help,help_first,param_mca}.c
                 ;;
             *) echo "$TM_SRC/$name" ;;
         esac
