@@ -19,6 +19,8 @@ common_tm_sources = \
 	common/fabric/fab_cuda.h \
 	common/fabric/fab_export.h \
 	common/fabric/fab_failed.c \
+	common/fabric/fab_file.c \
+	common/fabric/fab_file.h \
 	common/fabric/fab_fit.c \
 	common/fabric/fab_fit.h \
 	common/fabric/fab_help.c \
@@ -75,7 +77,6 @@ common_tm_sources = \
 	common/shm/shm_copy.h \
 	common/shm/shm_domain.c \
 	common/shm/shm_ep.c \
-	common/shm/shm_file.c \
 	common/shm/shm_in.c \
 	common/shm/shm_inl.h \
 	common/shm/shm_map.c \

@@ -12,6 +12,7 @@
 #define FAB_CORE_H
 
 #include "fabric/fab.h"
+#include "fabric/fab_file.h"
 #include "fabric/fab_provider.h"
 #include "fabric/fab_wire.h"
 
@@ -113,8 +114,7 @@ typedef struct fab_core {
 
     /* What this process shows of itself (fab_look.c); look is NULL: nothing. */
     union fab_look_memory *look;
-    int look_fd;
-    uint64_t look_ino; /* the file behind look_fd */
+    fab_file_t look_file;
 
     char sentence[FAB_SENTENCE_MAX];      /* fab_sentence() */
     char open_sentence[FAB_SENTENCE_MAX]; /* *why of fab_peer_open() */

@@ -5,12 +5,9 @@
 #include "fabric/fab_look.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_core.h"
@@ -29,30 +26,7 @@
 #define FAB_PROBE4(name, a, b, c, d) ((void) 0)
 #endif
 
-#define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
-
 /* ---- open and close ----------------------------------------------------- */
-
-static int open_memory(void)
-{
-    int fd = memfd_create(FAB_LOOK_NAME, MFD_CLOEXEC | NOEXEC_SEAL);
-
-    return fd < 0 && EINVAL == errno /* Linux before 6.3 */
-               ? memfd_create(FAB_LOOK_NAME, MFD_CLOEXEC)
-               : fd;
-}
-
-/* Give the file this size, and memory for all of it: a write to it must not fail. */
-static bool set_size(int fd, size_t size)
-{
-    struct rlimit limit;
-
-    if (0 == getrlimit(RLIMIT_FSIZE, &limit) && size > limit.rlim_cur) {
-        errno = EFBIG; /* the kernel would end the process: SIGXFSZ */
-        return false;
-    }
-    return 0 == ftruncate(fd, (off_t) size) && 0 == fallocate(fd, 0, 0, (off_t) size);
-}
 
 static void fill(const fab_t *fab, fab_look_t *look)
 {
@@ -70,25 +44,20 @@ static void fill(const fab_t *fab, fab_look_t *look)
 static bool open_look(fab_core_t *core)
 {
     const size_t size = sizeof(fab_look_memory_t);
-    struct stat st;
+    int error;
     void *at = MAP_FAILED;
-    int fd = open_memory();
 
-    if (fd >= 0 && 0 == fstat(fd, &st) && set_size(fd, size)) {
-        at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    fab_file_open(&core->look_file, fab_file_memory(FAB_LOOK_NAME, 0, size));
+    if (core->look_file.fd >= 0 && fab_file_back(core->look_file.fd, 0, (off_t) size)) {
+        at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, core->look_file.fd, 0);
     }
     if (MAP_FAILED == at) {
-        const int error = errno;
-
-        if (fd >= 0) {
-            close(fd);
-        }
+        error = errno;
+        fab_file_close(&core->look_file);
         errno = error;
         return false;
     }
     core->look = at;
-    core->look_fd = fd;
-    core->look_ino = st.st_ino;
     return true;
 }
 
@@ -111,15 +80,11 @@ void fab_look_open(fab_t *fab)
 void fab_look_close(fab_t *fab)
 {
     fab_core_t *core = fab_core(fab);
-    struct stat st;
 
     if (NULL == core->look) {
         return;
     }
-    /* the program may have closed it, and opened another file that has its number */
-    if (0 == fstat(core->look_fd, &st) && st.st_ino == core->look_ino) {
-        close(core->look_fd);
-    }
+    fab_file_close(&core->look_file);
     munmap(core->look, sizeof(*core->look));
     core->look = NULL;
 }

@@ -33,7 +33,7 @@ static void shm_raise(_Atomic uint32_t *word, uint32_t to)
 static bool back_mapped(fab_shm_ep_t *ep, int fd, size_t at, size_t len)
 {
     if (fd >= 0) {
-        return fab_shm_back(fd, (off_t) at, (off_t) len);
+        return fab_file_back(fd, (off_t) at, (off_t) len);
     }
     if (0 == madvise((unsigned char *) ep->seg + at, len, MADV_POPULATE_WRITE) || EINVAL == errno) {
         return true;

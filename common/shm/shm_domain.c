@@ -76,7 +76,7 @@ static void domain_free(fab_shm_domain_t *dom)
 {
     fab_shm_xpmem_close(dom);
     fab_shm_seg_destroy(dom);
-    fab_shm_file_close(&dom->socket);
+    fab_file_close(&dom->socket);
     fab_shm_coop_close(dom);
     free(dom->hot);
     free(dom->ins);

@@ -27,6 +27,23 @@ int fab_shm_connect_error(int error)
     }
 }
 
+void *fab_shm_map_file(int fd, size_t size, size_t first)
+{
+    void *at = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+    if (MAP_FAILED != at &&
+        (0 != munlock(at, size) || 0 != mprotect(at, first, PROT_READ | PROT_WRITE))) {
+        int error = errno;
+        munmap(at, size);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (MAP_FAILED != at) {
+        (void) madvise(at, size, MADV_DONTDUMP);
+    }
+    return at;
+}
+
 static int not_its_segment(fab_shm_ep_t *ep, const char **why)
 {
     *why = fab_sentence(ep->dom->fab,
@@ -133,7 +150,7 @@ static int map_error(fab_shm_ep_t *ep, size_t len, const char **why)
 int fab_shm_map_head(fab_shm_ep_t *ep, int fd, const char **why)
 {
     size_t len = fab_shm_ring_at(&ep->addr, ep->addr.num_ahead);
-    void *at = fab_shm_file_map(fd, len, ep->addr.page);
+    void *at = fab_shm_map_file(fd, len, ep->addr.page);
 
     if (MAP_FAILED == at) {
         return map_error(ep, len, why);

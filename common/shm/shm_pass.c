@@ -58,13 +58,13 @@ void fab_shm_pass_open(fab_shm_domain_t *dom)
     if (fd < 0) {
         return;
     }
-    fab_shm_file_open(&dom->socket, fd);
+    fab_file_open(&dom->socket, fd);
     if (0 == setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) &&
         0 == bind(fd, (const struct sockaddr *) &none, sizeof(none.sun_family))) {
         dom->addr.socket = name_of(fd);
     }
     if (0 == dom->addr.socket) {
-        fab_shm_file_close(&dom->socket);
+        fab_file_close(&dom->socket);
     }
 }
 
@@ -143,7 +143,7 @@ static void letter_handle(fab_shm_domain_t *dom, const letter_t *letter)
     }
     if (FAB_SHM_ASK == text->magic) {
         if (0 == memcmp(text->nonce, dom->addr.nonce, sizeof(text->nonce)) &&
-            fab_shm_file_is_open(&dom->file)) {
+            fab_file_is_open(&dom->file)) {
             (void) letter_send(dom, FAB_SHM_GIVE, text->nonce, dom->file.fd, &letter->from,
                                letter->from_len);
         }
@@ -163,7 +163,7 @@ void fab_shm_pass_serve(fab_shm_domain_t *dom)
     if (dom->socket.fd < 0) {
         return;
     }
-    if (!fab_shm_file_is_open(&dom->socket)) {
+    if (!fab_file_is_open(&dom->socket)) {
         dom->socket.fd = -1; /* the program has closed it */
         return;
     }
@@ -186,7 +186,7 @@ int fab_shm_pass_ask(fab_shm_ep_t *ep, const char **why)
     int len = snprintf(to.sun_path + 1, sizeof(to.sun_path) - 1, "%05x", ep->addr.socket - 1);
     int error = EBADF;
 
-    if (fab_shm_file_is_open(&dom->socket)) {
+    if (fab_file_is_open(&dom->socket)) {
         error = letter_send(
             dom, FAB_SHM_ASK, ep->addr.nonce, -1, &to,
             (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len));

@@ -16,8 +16,6 @@
 
 #include "fabric/fab_params.h"
 
-#define NOEXEC_SEAL 8U /* MFD_NOEXEC_SEAL: a host may forbid memory files without it */
-
 enum {
     FAB_SHM_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     FAB_SHM_SPACE_SHARE = 16, /* of a limit on address space, that spare rings may lead to */
@@ -135,19 +133,10 @@ static void choose_layout(fab_shm_addr_t *addr, uint32_t num_local)
 /* A memfd of this size, which is sealed, with memory for its first page. -1, and errno. */
 static int seg_file(const fab_shm_addr_t *addr, size_t size)
 {
-    int fd;
+    int fd = fab_file_memory(FAB_SHM_FILE, MFD_ALLOW_SEALING, size);
 
-    if (size > limit_of(RLIMIT_FSIZE)) { /* ftruncate() would end the process: SIGXFSZ */
-        errno = EFBIG;
-        return -1;
-    }
-    fd = memfd_create(FAB_SHM_FILE, MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
-    if (fd < 0 && EINVAL == errno) { /* Linux before 6.3 */
-        fd = memfd_create(FAB_SHM_FILE, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    }
     if (fd >= 0 &&
-        (0 != ftruncate(fd, (off_t) size) || 0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) ||
-         !fab_shm_back(fd, 0, addr->page))) {
+        (0 != fcntl(fd, F_ADD_SEALS, FAB_SHM_SEALS) || !fab_file_back(fd, 0, addr->page))) {
         int error = errno;
         close(fd);
         errno = error;
@@ -164,15 +153,15 @@ int fab_shm_seg_create(fab_shm_domain_t *dom, const char **why)
 
     choose_layout(&dom->addr, dom->fab->config.num_local);
     size = fab_shm_seg_size(&dom->addr);
-    fab_shm_file_open(&dom->file, seg_file(&dom->addr, size));
+    fab_file_open(&dom->file, seg_file(&dom->addr, size));
     if (dom->file.fd < 0) {
         return seg_error(dom, "memfd_create(), ftruncate(), fcntl(F_ADD_SEALS) or fallocate()",
                          size, why);
     }
-    at = fab_shm_file_map(dom->file.fd, size, fab_shm_ring_at(&dom->addr, dom->addr.num_ahead));
+    at = fab_shm_map_file(dom->file.fd, size, fab_shm_ring_at(&dom->addr, dom->addr.num_ahead));
     if (MAP_FAILED == at) {
         rc = seg_error(dom, "mmap(), munlock() or mprotect()", size, why);
-        fab_shm_file_close(&dom->file);
+        fab_file_close(&dom->file);
         return rc;
     }
     dom->seg = at;
@@ -186,7 +175,7 @@ void fab_shm_seg_destroy(fab_shm_domain_t *dom)
 {
     if (NULL != dom->seg) {
         /* while the segment is mapped, no other file has its inode number */
-        fab_shm_file_close(&dom->file);
+        fab_file_close(&dom->file);
         munmap(dom->seg, fab_shm_seg_size(&dom->addr));
         dom->seg = NULL;
     }

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "fabric/fab_claim.h"
+#include "fabric/fab_file.h"
 #include "fabric/fab_provider.h"
 #include "idmap/idmap.h"
 #include "shm/shm_ring_inl.h"
@@ -71,16 +72,6 @@ typedef struct fab_shm_domain fab_shm_domain_t;
 typedef struct fab_shm_ep fab_shm_ep_t;
 typedef struct fab_shm_in fab_shm_in_t;
 typedef struct fab_shm_window fab_shm_window_t; /* of shm_xpmem.c */
-
-/*
- * A descriptor of this provider's.  A program may have closed it, and opened another file that has
- * its number: look before each use (fab_shm_file_is_open()).
- */
-typedef struct fab_shm_file {
-    int fd;       /* -1: none */
-    uint64_t dev; /* with ino: the file, by fstat() */
-    uint64_t ino;
-} fab_shm_file_t;
 
 /* A get of a peer's whose memory this process sends (shm_coop.c). */
 typedef struct fab_shm_give {
@@ -193,10 +184,10 @@ struct fab_shm_domain {
     fab_shm_seg_t *seg;
     fab_shm_entry_t *entries;
     fab_shm_in_t **ins; /* by ring; NULL: not in use, or its sender was not noticed yet */
-    fab_shm_file_t file;
-    fab_shm_file_t socket; /* for passing it (shm_pass.c) */
-    fab_shm_addr_t addr;   /* this process's, as peers get it */
-    uint8_t *nonce;        /* addr.nonce_at is its address */
+    fab_file_t file;
+    fab_file_t socket;   /* for passing it (shm_pass.c) */
+    fab_shm_addr_t addr; /* this process's, as peers get it */
+    uint8_t *nonce;      /* addr.nonce_at is its address */
 
     /* endpoints */
     const fab_provider_t *provider; /* of those that are found by their rings: this one */
