@@ -12,18 +12,14 @@
  */
 enum { WORD = 8 };
 
-/* For the fabric. Atomic operations need no access: this process's own CPU does them. */
-static unsigned access_of(uint32_t flags)
-{
-    return (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ) ? FAB_ACCESS_READ : 0) |
-           (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0);
-}
-
 /* To this peer, or any (NULL).  NULL: there is no memory.  Lock held. */
 static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer, void *base,
                                                          size_t size, uint32_t flags)
 {
     struct mca_btl_base_registration_handle_t *handle = malloc(sizeof(*handle));
+    /* atomic operations need none: this process's own CPU does them */
+    unsigned access = (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_READ) ? FAB_ACCESS_READ : 0) |
+                      (0 != (flags & MCA_BTL_REG_FLAG_REMOTE_WRITE) ? FAB_ACCESS_WRITE : 0);
 
     if (NULL == handle) {
         return NULL;
@@ -36,8 +32,8 @@ static struct mca_btl_base_registration_handle_t *expose(const fab_peer_t *peer,
         free(handle);
         return NULL;
     }
-    fab_expose_any(mca_btl_fabric.fab, peer, (void *) (uintptr_t) handle->base, handle->len,
-                   access_of(flags), &handle->region);
+    fab_expose_any(mca_btl_fabric.fab, peer, (void *) (uintptr_t) handle->base, handle->len, access,
+                   &handle->region);
     return handle;
 }
 

@@ -335,16 +335,6 @@ void mca_btl_fabric_dump(struct mca_btl_base_module_t *btl, mca_btl_fabric_ep_t 
     fab_unlock(mca_btl_fabric.fab);
 }
 
-/* Wait for the operations that the fabric is doing: they use memory that is about to be freed. */
-static void finish_rma(void)
-{
-    fab_lock(mca_btl_fabric.fab);
-    while (mca_btl_fabric.num_rma > 0) {
-        (void) fab_progress(mca_btl_fabric.fab);
-    }
-    fab_unlock(mca_btl_fabric.fab);
-}
-
 static void free_eps(void)
 {
     mca_btl_fabric_ep_t *ep;
@@ -370,7 +360,11 @@ int mca_btl_fabric_finalize(struct mca_btl_base_module_t *btl)
         return OPAL_SUCCESS;
     }
     opal_progress_unregister(mca_btl_fabric_opal_progress);
-    finish_rma();
+    fab_lock(fab);
+    while (mca_btl_fabric.num_rma > 0) { /* they use memory that is about to be freed */
+        (void) fab_progress(fab);
+    }
+    fab_unlock(fab);
     mca_btl_fabric_ups_fini();
     fab_close(fab, FAB_USER_BTL);
     mca_btl_fabric.fab = NULL;

@@ -156,15 +156,6 @@ static void turn_end(mca_btl_fabric_turn_t *turn)
     }
 }
 
-/* Another object takes over the turn. */
-static void turn_pass(mca_btl_fabric_turn_t *to, const mca_btl_fabric_turn_t *from)
-{
-    *to = *from;
-    if (NULL != to->prev) {
-        to->prev->next = to->next->prev = to;
-    }
-}
-
 uint64_t mca_btl_fabric_last_turn(void)
 {
     for (running_t *at = innermost(); NULL != at; at = outer_of(at)) {
@@ -286,7 +277,10 @@ static void run_op(mca_btl_fabric_up_t *up)
     running_t run;
 
     fab_lock(mca_btl_fabric.fab);
-    turn_pass(&run.turn, &op->turn);
+    run.turn = op->turn;
+    if (NULL != run.turn.prev) {
+        run.turn.prev->next = run.turn.next->prev = &run.turn;
+    }
     op_free(op);
     begin_callback(&run);
     fab_unlock(mca_btl_fabric.fab);

@@ -80,29 +80,23 @@ void mca_btl_fabric_on_data(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const vo
     }
 }
 
-/* If it is an atomic operation with a result, this is the old value. */
-static void give_old(const mca_btl_fabric_call_t *call, uint64_t value)
-{
-    if (BTL_FABRIC_AM_ATOMIC != call->am || NULL == call->local) {
-        return;
-    }
-    if (8 == call->len) {
-        memcpy(call->local, &value, 8);
-    } else {
-        memcpy(call->local, &(uint32_t){(uint32_t) value}, 4);
-    }
-}
-
 void mca_btl_fabric_on_done(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len)
 {
     mca_btl_fabric_op_t *op = find_op(peer, hdr.app_ctx, false);
 
     (void) ctx, (void) data, (void) len;
-    if (NULL != op) {
-        give_old(&op->call, hdr.tag);
-        mca_btl_fabric_op_done(op, OPAL_SUCCESS);
+    if (NULL == op) {
+        return;
     }
+    if (BTL_FABRIC_AM_ATOMIC == op->call.am && NULL != op->call.local) { /* the old value */
+        if (8 == op->call.len) {
+            memcpy(op->call.local, &hdr.tag, 8);
+        } else {
+            memcpy(op->call.local, &(uint32_t){(uint32_t) hdr.tag}, 4);
+        }
+    }
+    mca_btl_fabric_op_done(op, OPAL_SUCCESS);
 }
 
 void mca_btl_fabric_on_count(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
@@ -146,19 +140,12 @@ static int start(const mca_btl_fabric_call_t *call, const fab_region_t *region)
     return rc;
 }
 
-/*
- * Are so many under way with the endpoint that no other may begin?  The layer above then polls and
- * tries again, but cannot do so in the callback of an operation.
- */
-static bool is_full(const mca_btl_fabric_ep_t *ep)
-{
-    return OPAL_UNLIKELY(ep->outstanding >= BTL_FABRIC_OPS_MAX) && !mca_btl_fabric_in_callback();
-}
-
 /* Start or do an operation: success, DONE_NOW, or an error. Lock held. */
 static int start_any(const mca_btl_fabric_call_t *call, const fab_region_t *region)
 {
-    if (is_full(call->ep)) {
+    /* the layer above polls then, and tries again, but cannot do so in a callback */
+    if (OPAL_UNLIKELY(call->ep->outstanding >= BTL_FABRIC_OPS_MAX) &&
+        !mca_btl_fabric_in_callback()) {
         mca_btl_fabric.counters.refused++;
         return OPAL_ERR_OUT_OF_RESOURCE;
     }

@@ -159,18 +159,6 @@ static void reply_part_sent(fab_out_t *out, int status)
     }
 }
 
-/* Send up to len bytes of the memory without copying them. As fab_item_send_from(). */
-static int send_from_memory(reply_t *reply, fab_hdr_t hdr, uint64_t from, size_t len)
-{
-    int rc;
-
-    reply->out = (fab_out_t){
-        .buf = (const void *) (uintptr_t) from, .len = len, .complete = reply_part_sent};
-    rc = fab_item_send_from(reply->peer, hdr, &reply->out);
-    mca_btl_fabric.num_rma += OPAL_SUCCESS == rc;
-    return rc;
-}
-
 /* Copy the next bytes to a message. OPAL_ERR_IN_PROCESS: there are more. */
 static int send_copy(reply_t *reply)
 {
@@ -193,10 +181,15 @@ static int send_in_place(reply_t *reply)
 {
     uint64_t left = reply->len - reply->sent;
     size_t len = left < FAB_FRAGMENT_LOCAL_MAX ? (size_t) left : FAB_FRAGMENT_LOCAL_MAX;
-    int rc = send_from_memory(reply, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
-                              reply->from + reply->sent, len);
+    int rc;
 
+    reply->out = (fab_out_t){.buf = (const void *) (uintptr_t) (reply->from + reply->sent),
+                             .len = len,
+                             .complete = reply_part_sent};
+    rc = fab_item_send_from(reply->peer, fab_hdr(BTL_FABRIC_AM_DATA, reply->sent, reply->id),
+                            &reply->out);
     if (OPAL_SUCCESS == rc) {
+        mca_btl_fabric.num_rma++;
         reply->sent += reply->out.len; /* maybe less than was asked for */
     }
     return rc;

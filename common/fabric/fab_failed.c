@@ -103,21 +103,15 @@ void fab_peer_bad_message(fab_peer_t *peer, const char *what)
     fab_peer_fail(peer, OPAL_ERR_COMM_FAILURE, why);
 }
 
-static bool needs(const fab_core_t *core, int n, fab_peer_t *peer)
-{
-    const fab_user_state_t *user = &core->users[n];
-
-    return user->is_open && NULL != user->config.peer_left &&
-           0 == (peer->users & fab_peer_closed_bit((fab_user_t) n)) &&
-           user->config.peer_left(user->config.ctx, peer);
-}
-
 void fab_peer_has_left(fab_peer_t *peer)
 {
     const fab_core_t *core = fab_core(peer->fab);
 
     for (int n = 0; n < FAB_NUM_USERS && FAB_PEER_UP == peer->state; n++) {
-        if (needs(core, n, peer)) {
+        const fab_user_state_t *user = &core->users[n];
+        if (user->is_open && NULL != user->config.peer_left &&
+            0 == (peer->users & fab_peer_closed_bit((fab_user_t) n)) &&
+            user->config.peer_left(user->config.ctx, peer)) {
             fab_peer_fail(peer, OPAL_ERR_UNREACH,
                           "It has left the job, and messages between it and this process are not "
                           "complete.");

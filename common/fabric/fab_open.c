@@ -202,16 +202,6 @@ void fab_when_open(fab_user_t user, void (*fn)(void))
 
 /* ---- close -------------------------------------------------------------- */
 
-/* Others stay. */
-static void core_remove_user(fab_core_t *core, fab_user_t user)
-{
-    fab_lock(&core->fab);
-    fab_user_remove(core, user);
-    fab_queue_forget(core, user);
-    fab_peer_close_all(core, user);
-    fab_unlock(&core->fab);
-}
-
 static bool core_has_other_users(const fab_core_t *core, fab_user_t user)
 {
     for (int other = 0; other < FAB_NUM_USERS; other++) {
@@ -228,7 +218,11 @@ void fab_close(fab_t *fab, fab_user_t user)
 
     pthread_mutex_lock(&fab_open_lock);
     if (core_has_other_users(core, user)) {
-        core_remove_user(core, user);
+        fab_lock(fab);
+        fab_user_remove(core, user);
+        fab_queue_forget(core, user);
+        fab_peer_close_all(core, user);
+        fab_unlock(fab);
     } else {
         fab_user_remove(core, user); /* a provider may poll while it closes */
         fab_the_core = NULL;

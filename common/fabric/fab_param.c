@@ -114,15 +114,6 @@ int fab_param_help(const fab_param_t *row, char *buf, size_t size)
     return snprintf(buf, size, "%s Allowed: %s. Default: %s.", row->help, allowed, standard);
 }
 
-/* The text that the user gave in the environment; NULL: none. */
-static const char *param_text(const char *prefix, const char *name)
-{
-    char variable[256];
-
-    snprintf(variable, sizeof(variable), FAB_PARAM_ENVIRONMENT "%s%s", prefix, name);
-    return getenv(variable);
-}
-
 /* MCA takes the default for "abc" and 5 for "5s", without a word. */
 bool fab_param_is_number(const char *text)
 {
@@ -145,11 +136,13 @@ bool fab_param_is_number(const char *text)
 static int param_check(const fab_param_t *row, const void *value, const char *prefix, char *buf,
                        size_t size)
 {
-    char allowed[512];
-    const char *text = param_text(prefix, row->name);
+    char allowed[512], variable[256];
+    const char *text;
     const char *string = NULL; /* what the message has, if it is no number */
     long long number = 0;
 
+    snprintf(variable, sizeof(variable), FAB_PARAM_ENVIRONMENT "%s%s", prefix, row->name);
+    text = getenv(variable);
     if (FAB_PARAM_STRING == row->type) {
         string = *(const char *const *) value;
         if (param_is_allowed_string(row, string)) {

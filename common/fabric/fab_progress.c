@@ -35,23 +35,17 @@ int fab_progress(fab_t *fab)
     return events;
 }
 
-/* Does a provider hold messages? */
-static bool has_holder(const fab_core_t *core)
+bool fab_has_queued(const fab_t *fab)
 {
+    const fab_core_t *core = (const fab_core_t *) fab;
+
     for (int i = 0; i < FAB_NUM_PROVIDERS; i++) {
         if (NULL != core->slots[i].dom && NULL != fab_providers[i]->is_holding &&
             fab_providers[i]->is_holding(core->slots[i].dom)) {
             return true;
         }
     }
-    return false;
-}
-
-bool fab_has_queued(const fab_t *fab)
-{
-    const fab_core_t *core = (const fab_core_t *) fab;
-
-    return core->num_busy > 0 || has_holder(core);
+    return core->num_busy > 0;
 }
 
 bool fab_sleep(fab_t *fab, unsigned us)

@@ -244,20 +244,16 @@ void fab_queue_forget(fab_core_t *core, fab_user_t user)
     }
 }
 
-static void core_free_pending(fab_peer_t *peer)
-{
-    while (NULL != peer->pending) {
-        fab_item_t *item = peer_take(peer);
-        if (post_run == item->fn) {
-            free(item);
-        }
-    }
-}
-
 void fab_queue_free(fab_core_t *core)
 {
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
-        core_free_pending(fab_core_record(core, i));
+        fab_peer_t *peer = fab_core_record(core, i);
+        while (NULL != peer->pending) {
+            fab_item_t *item = peer_take(peer);
+            if (post_run == item->fn) {
+                free(item);
+            }
+        }
     }
     free(core->busy);
 }

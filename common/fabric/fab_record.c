@@ -91,13 +91,16 @@ static uint32_t table_find(const fab_core_t *core, uint64_t name)
     return at;
 }
 
-static int table_grow(fab_core_t *core)
+/* Room for one more: it grows when it is 3/4 full. */
+static int table_reserve(fab_core_t *core)
 {
-    uint32_t *old = core->table;
+    uint32_t *old = core->table, *table;
     size_t old_size = NULL != old ? (size_t) table_mask(core) + 1 : 0;
-    size_t size = old_size > 0 ? 2 * old_size : 64;
-    uint32_t *table = calloc(size, sizeof(*table));
 
+    if (core->num_peers + (size_t) 1 <= old_size / 4 * 3) {
+        return OPAL_SUCCESS;
+    }
+    table = calloc(old_size > 0 ? 2 * old_size : 64, sizeof(*table));
     if (NULL == table) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -110,15 +113,6 @@ static int table_grow(fab_core_t *core)
     }
     free(old);
     return OPAL_SUCCESS;
-}
-
-static int table_reserve(fab_core_t *core)
-{
-    if (NULL != core->table &&
-        (uint64_t) core->num_peers + 1 <= ((uint64_t) table_mask(core) + 1) / 4 * 3) {
-        return OPAL_SUCCESS;
-    }
-    return table_grow(core);
 }
 
 /* Empty a position and move up those behind it that would not be found any more. */

@@ -515,14 +515,6 @@ static bool is_away(fab_shm_ep_t *ep, const fab_rma_t *op, uint64_t now)
     return now - ep->beaten_at >= limit;
 }
 
-/* Is this process to read what the giver has not given yet? */
-static bool is_given_up(fab_shm_ep_t *ep, const fab_shm_fetch_t *fetch)
-{
-    const uint64_t now = fab_now_ns();
-
-    return now - ep->given_at >= ep->dom->patience || is_away(ep, fetch->op, now);
-}
-
 int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
 {
     fab_rma_t *op = fetch->op;
@@ -533,7 +525,9 @@ int fab_shm_fetch_step(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, size_t max)
         return fetch_over(fetch, OPAL_ERR_UNREACH);
     }
     if (!fetch->is_closed && fetch->received < op->len) {
-        if (!is_given_up(ep, fetch)) {
+        const uint64_t now = fab_now_ns();
+
+        if (now - ep->given_at < ep->dom->patience && !is_away(ep, op, now)) {
             return OPAL_ERR_RESOURCE_BUSY;
         }
         if (!fetch_close(ep, fetch)) {

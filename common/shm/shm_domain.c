@@ -52,15 +52,6 @@ static int fill_address(fab_shm_domain_t *dom, const char **why)
     return OPAL_SUCCESS;
 }
 
-/* With Yama's ptrace_scope 1 only ancestors may read a process, unless it permits others. */
-static void permit_cma(fab_shm_domain_t *dom)
-{
-    dom->ptrace_scope = fab_host_ptrace_scope();
-    if (1 == dom->ptrace_scope && !fab_params_is_none(fab_params.shm_single_copy)) {
-        (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    }
-}
-
 /*
  * May other processes of this user open this one's segment, through /proc?  Only root may if this
  * process is not dumpable: its program is execute-only, or it has called prctl(PR_SET_DUMPABLE).
@@ -133,7 +124,11 @@ static int shm_domain_open(fab_t *fab, fab_domain_t **out, const char **why)
         return rc;
     }
     fab_shm_pass_open(dom);
-    permit_cma(dom);
+    dom->ptrace_scope = fab_host_ptrace_scope();
+    /* with Yama's ptrace_scope 1 only ancestors may read a process, unless it permits others */
+    if (1 == dom->ptrace_scope && !fab_params_is_none(fab_params.shm_single_copy)) {
+        (void) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
     fab_shm_xpmem_open(dom);
     fab_shm_coop_open(dom);
     *out = (fab_domain_t *) dom;
@@ -190,16 +185,6 @@ static const void *shm_address(const fab_domain_t *domain)
     return &((const fab_shm_domain_t *) domain)->addr;
 }
 
-/* The table's line for peers that are reached by another provider; empty if there are none. */
-static void describe_refused(const fab_shm_domain_t *dom, char *buf, size_t size)
-{
-    buf[0] = '\0';
-    if (0 != dom->num_refused) {
-        snprintf(buf, size, "                      not to %u process%s: %s\n", dom->num_refused,
-                 1 == dom->num_refused ? "" : "es", dom->why_refused);
-    }
-}
-
 /* The table's text for large messages: how they are copied, and if twice, why. */
 static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 {
@@ -231,11 +216,14 @@ static void describe_copy(const fab_shm_domain_t *dom, char *buf, size_t size)
 static int shm_describe(fab_domain_t *domain, char *buf, size_t size)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    char copy[256], refused[256];
+    char copy[256], refused[256] = ""; /* peers that are reached by another provider */
 
     fab_shm_access_try_one(dom);
     describe_copy(dom, copy, sizeof(copy));
-    describe_refused(dom, refused, sizeof(refused));
+    if (0 != dom->num_refused) {
+        snprintf(refused, sizeof(refused), "                      not to %u process%s: %s\n",
+                 dom->num_refused, 1 == dom->num_refused ? "" : "es", dom->why_refused);
+    }
     return snprintf(
         buf, size,
         "this host      shm    0 to %-10u  eager, through a ring of %u bytes: two copies\n"

@@ -24,23 +24,10 @@
 /* ---- connecting --------------------------------------------------------- */
 
 /*
- * Messages wait, since there is no ring, or its owner has not passed its segment, for as long as
- * shm_connect_timeout: say so to the user, once.  They wait on, as another process may rightly be
- * using the ring, and the owner may rightly be computing.
- */
-static void say_wait(fab_shm_ep_t *ep, const char *why)
-{
-    if (!ep->dom->has_said_wait) {
-        ep->dom->has_said_wait = true;
-        fab_log(ep->dom->fab, 0,
-                "messages to process %u of this host have waited for %u s, and wait on: %s",
-                ep->addr.pid, fab_limits.shm_connect_timeout, why);
-    }
-}
-
-/*
  * An attempt to connect failed because something is used up, or the peer was asked for its segment.
- * Wait before the next attempt: for a ring or the answer without limit; for memory or file descriptors up to shm_connect_timeout.  False: this time is over.
+ * Wait before the next attempt.  Up to shm_connect_timeout for memory or file descriptors; false:
+ * this time is over.  For a ring or the answer without limit, since another process may rightly be
+ * using the ring, and the owner may rightly be computing; then the user is told, once.
  */
 static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t now)
 {
@@ -53,7 +40,12 @@ static bool wait_to_connect(fab_shm_ep_t *ep, int rc, const char *why, uint64_t 
         if (OPAL_ERR_OUT_OF_RESOURCE == rc) {
             return false;
         }
-        say_wait(ep, why);
+        if (!ep->dom->has_said_wait) {
+            ep->dom->has_said_wait = true;
+            fab_log(ep->dom->fab, 0,
+                    "messages to process %u of this host have waited for %u s, and wait on: %s",
+                    ep->addr.pid, fab_limits.shm_connect_timeout, why);
+        }
     }
     fab_counters.shm_connect_retries++;
     ep->retry_at = now + FAB_SHM_RETRY_US;

@@ -82,16 +82,6 @@ void fab_shm_ep_died(fab_shm_ep_t *ep)
 /* ---- a sender comes ----------------------------------------------------- */
 
 /*
- * Take no messages from this ring.  The entry stays in use until its claimer is gone, since the
- * claimer may write there at any time.
- */
-static void refuse(fab_shm_domain_t *dom, uint32_t index)
-{
-    atomic_store_explicit(&dom->entries[index].ctl.is_refused, 1, memory_order_relaxed);
-    fab_counters.bad_messages++;
-}
-
-/*
  * The endpoint of the peer that claims to be a ring's sender.  NULL: refuse the ring, because the
  * peer is not reached by shm, has failed, or has another address.
  */
@@ -119,7 +109,9 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
         return; /* it left and connected again: the old ring first, a later tick finds this one */
     }
     if (NULL == ep || NULL != ep->in) {
-        refuse(dom, index);
+        /* it stays in use until its claimer, which may write there at any time, is gone */
+        atomic_store_explicit(&entry->ctl.is_refused, 1, memory_order_relaxed);
+        fab_counters.bad_messages++;
         return;
     }
     /* what each poll reads of a hot ring is then in one line */

@@ -37,14 +37,6 @@ static bool is_finalized(const fab_shm_ep_t *ep)
            0 != atomic_load_explicit(&ep->seg->is_finalized, memory_order_acquire);
 }
 
-static bool ep_has_left(const fab_shm_ep_t *ep)
-{
-    if (is_finalized(ep)) {
-        return true;
-    }
-    return NULL == ep->entry && NULL != ep->in && ep->in->is_closing;
-}
-
 /*
  * The peer has left the job, and no user needs it: unmap what belongs to it, and check it no more.
  * Not before its ring here was released, which it closes after it has set is_finalized.
@@ -91,6 +83,7 @@ static bool is_stranger(const fab_shm_ep_t *ep)
 static void look_after(fab_shm_ep_t *ep, bool is_close)
 {
     const fab_shm_addr_t *addr = &ep->addr;
+    bool has_left;
 
     if (is_stranger(ep) && !is_finalized(ep)) {
         if (NULL != ep->seg && fab_proc_has_no_pid(addr->pid)) {
@@ -106,8 +99,9 @@ static void look_after(fab_shm_ep_t *ep, bool is_close)
                       "It takes no messages of this process by shared memory: it knows another "
                       "address of it, has no memory for it, or has found it faulty.");
     }
-    if (!ep_has_left(ep) && (is_close ? fab_proc_is_gone(addr->pid, addr->start_time)
-                                      : fab_proc_has_no_pid(addr->pid))) {
+    has_left = is_finalized(ep) || (NULL == ep->entry && NULL != ep->in && ep->in->is_closing);
+    if (!has_left && (is_close ? fab_proc_is_gone(addr->pid, addr->start_time)
+                               : fab_proc_has_no_pid(addr->pid))) {
         fab_shm_ep_died(ep);
     } else if (!is_close && is_finalized(ep)) { /* once a tick at most */
         look_after_left(ep);
