@@ -195,17 +195,6 @@ static fab_shm_exposure_t *exposure_find(const fab_shm_domain_t *dom, uint64_t k
     return key <= UINT32_MAX ? fab_idmap_find(&dom->exposures, (uint32_t) key) : NULL;
 }
 
-_Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
-
-/* The part of a key that names memory of a process of this host. */
-static uint64_t key_of(const fab_rkey_t *rkey)
-{
-    uint64_t key;
-
-    memcpy(&key, rkey->bytes + offsetof(fab_shm_rkey_t, key), sizeof(key));
-    return key;
-}
-
 bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, size_t len,
                     unsigned access, fab_rkey_t *rkey)
 {
@@ -230,7 +219,7 @@ bool fab_shm_expose(fab_domain_t *domain, fab_peer_t *peer, const void *buf, siz
 void fab_shm_unexpose(fab_domain_t *domain, fab_peer_t *peer, const fab_rkey_t *rkey)
 {
     fab_shm_domain_t *dom = (fab_shm_domain_t *) domain;
-    fab_shm_exposure_t *exposure = exposure_find(dom, key_of(rkey));
+    fab_shm_exposure_t *exposure = exposure_find(dom, fab_shm_key_of(rkey));
 
     (void) peer;
     if (NULL != exposure) {
@@ -386,7 +375,7 @@ static uint32_t part_for(const fab_shm_ep_t *ep)
 
 bool fab_shm_coop_is_possible(const fab_rma_t *op)
 {
-    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN && 0 != key_of(&op->rkey);
+    return FAB_GET == op->kind && op->len >= FAB_SHM_COOP_MIN && 0 != fab_shm_key_of(&op->rkey);
 }
 
 bool fab_shm_coop_is_worth_it(const fab_shm_ep_t *ep, const fab_rma_t *op)
@@ -406,7 +395,7 @@ static bool ask_for(fab_shm_ep_t *ep, fab_shm_fetch_t *fetch, fab_rma_t *op)
 {
     const uint32_t seq = fetch->seq + FAB_SHM_COOPS;
     const fab_shm_ask_t ask = {
-        .from = op->remote, .len = op->len, .key = key_of(&op->rkey), .part = part_for(ep)};
+        .from = op->remote, .len = op->len, .key = fab_shm_key_of(&op->rkey), .part = part_for(ep)};
 
     if (!fab_shm_tx_has_room(&ep->tx, 1) &&
         (!fab_shm_tx_refresh(&ep->tx) || !fab_shm_tx_has_room(&ep->tx, 1))) {

@@ -195,6 +195,16 @@ typedef struct fab_shm_rkey {
     uint64_t key;      /* id of the memory in the owner (idmap.h); 0: it is not given */
 } fab_shm_rkey_t;
 
+_Static_assert(sizeof(fab_shm_rkey_t) <= sizeof(fab_rkey_t), "it must fit");
+
+static inline uint64_t fab_shm_key_of(const fab_rkey_t *rkey)
+{
+    uint64_t key;
+
+    memcpy(&key, rkey->bytes + offsetof(fab_shm_rkey_t, key), sizeof(key));
+    return key;
+}
+
 enum {
     FAB_SHM_COOPS = 2, /* cooperative gets of one peer at a time */
 };
