@@ -230,12 +230,6 @@ enum {
     TRUST_SKIPPED = 64,   /* ... gets an offer only of one in so many operations */
 };
 
-/* Is it likely that the target is inside MPI and polls? */
-static bool is_attentive(mca_btl_fabric_ep_t *ep)
-{
-    return ep->ignored < TRUST || 0 == ++ep->skipped % TRUST_SKIPPED;
-}
-
 /* Bytes of the message that offers it. */
 static size_t message_len(const mca_btl_fabric_call_t *call)
 {
@@ -254,7 +248,8 @@ static bool may_offer(const mca_btl_fabric_call_t *call, const fab_region_t *reg
            atomic_load_explicit(&mca_btl_fabric.outstanding, memory_order_relaxed) < OFFERS_MAX &&
            FAB_CAP_RING == (peer->caps & (FAB_CAP_RING | FAB_CAP_MAPPED)) &&
            0 != (peer->caps & (is_put ? FAB_CAP_PUT : FAB_CAP_GET)) && NULL == peer->pending &&
-           fab_region_is_reachable(region, peer) && is_attentive(call->ep) &&
+           fab_region_is_reachable(region, peer) &&
+           (call->ep->ignored < TRUST || 0 == ++call->ep->skipped % TRUST_SKIPPED) &&
            fab_has_room(peer, 1, message_len(call));
 }
 
@@ -300,23 +295,6 @@ static int make_offer(mca_btl_fabric_op_t *op, const fab_region_t *region)
     return OPAL_SUCCESS;
 }
 
-/* Has the target done nothing for long since the offer was made? */
-static bool is_overdue(const mca_btl_fabric_op_t *op)
-{
-    unsigned polls = mca_btl_fabric.polls;
-
-    return polls - op->offer.polls > OFFER_POLLS && polls - op->call.ep->heard > OFFER_POLLS;
-}
-
-/* Has the target begun, or does it no longer see the message?  If not, it will not begin. */
-static bool is_taken(const mca_btl_fabric_offer_t *offer, const fab_peer_t *peer, uint32_t key)
-{
-    uint32_t parts;
-
-    return fab_ring_is_reused(peer, offer->position) ||
-           !fab_claim_close(offer->claim, key, &parts) || 0 != parts;
-}
-
 /* The target does not do it, so this process does. */
 static void do_here(mca_btl_fabric_op_t *op)
 {
@@ -334,14 +312,16 @@ static void withdraw(mca_btl_fabric_op_t *op)
 {
     mca_btl_fabric_ep_t *ep = op->call.ep;
     mca_btl_fabric_offer_t offer = op->offer;
+    uint32_t parts;
 
     mca_btl_fabric_offer_end(op);
     if (FAB_PEER_UP != ep->peer->state) {
         return; /* its end will come */
     }
-    if (is_taken(&offer, ep->peer, op->call.atomic.key)) {
+    if (fab_ring_is_reused(ep->peer, offer.position) ||
+        !fab_claim_close(offer.claim, op->call.atomic.key, &parts) || 0 != parts) {
         ep->ignored = 0;
-        return; /* the answer will come */
+        return; /* the target has begun, or the message is gone there: the answer will come */
     }
     ep->ignored++;
     mca_btl_fabric.counters.withdrawn++;
@@ -350,12 +330,14 @@ static void withdraw(mca_btl_fabric_op_t *op)
 
 void mca_btl_fabric_offers_check(void)
 {
+    const unsigned polls = mca_btl_fabric.polls;
     mca_btl_fabric_op_t *op;
 
-    for (int n = 0; n < OFFERS_PER_POLL && NULL != (op = TAILQ_FIRST(&mca_btl_fabric.offers)) &&
-                    is_overdue(op);
+    for (int n = 0;
+         n < OFFERS_PER_POLL && NULL != (op = TAILQ_FIRST(&mca_btl_fabric.offers)) &&
+         polls - op->offer.polls > OFFER_POLLS && polls - op->call.ep->heard > OFFER_POLLS;
          n++) {
-        withdraw(op);
+        withdraw(op); /* the target has done nothing for long since it was made */
     }
 }
 

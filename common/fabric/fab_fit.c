@@ -57,23 +57,17 @@ const char *fab_fit_why_not(const fab_fit_t *fit, char *why, size_t size)
     return NULL;
 }
 
-/* The launcher's variable: nothing of Open MPI may be read to find out. */
-static bool is_first_of_host(void)
-{
-    const char *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-
-    return NULL == rank || 0 == strcmp("0", rank);
-}
-
 bool fab_fit_check(const fab_fit_t *fit)
 {
+    /* the launcher's variable: nothing of Open MPI may be read to find out who is the first */
+    const char *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     char why[256];
     Dl_info info = {.dli_fname = NULL};
 
     if (NULL == fab_fit_why_not(fit, why, sizeof(why))) {
         return true;
     }
-    if (is_first_of_host()) {
+    if (NULL == rank || 0 == strcmp("0", rank)) {
         (void) dladdr(fit->runs, &info);
         fab_help_show(fab_fit_help, "misfit", fit->component, fit->built, fit->runs,
                       NULL != info.dli_fname ? info.dli_fname : "unknown library", why);

@@ -28,18 +28,6 @@
 
 /* ---- open and close ----------------------------------------------------- */
 
-static void fill(const fab_t *fab, fab_look_t *look)
-{
-    look->version = FAB_LOOK_VERSION;
-    look->name = fab->config.name;
-    look->pid = (uint32_t) getpid();
-    look->num_procs = fab->config.num_procs;
-    look->opened_ns = fab_now_ns();
-    snprintf(look->program, sizeof(look->program), "%.31s", program_invocation_short_name);
-    (void) gethostname(look->host, sizeof(look->host) - 1);
-    look->magic = FAB_LOOK_MAGIC;
-}
-
 /* The descriptor, which others find in /proc, is kept: they open the memory by it. */
 static bool open_look(fab_core_t *core)
 {
@@ -64,6 +52,7 @@ static bool open_look(fab_core_t *core)
 void fab_look_open(fab_t *fab)
 {
     fab_core_t *core = fab_core(fab);
+    fab_look_t *look;
 
     if (fab->config.is_tool) {
         return;
@@ -72,7 +61,15 @@ void fab_look_open(fab_t *fab)
         fab_log(fab, 1, "nothing is shown to tm_look: memory for it: %s", strerror(errno));
         return;
     }
-    fill(fab, &core->look->look);
+    look = &core->look->look;
+    look->version = FAB_LOOK_VERSION;
+    look->name = fab->config.name;
+    look->pid = (uint32_t) getpid();
+    look->num_procs = fab->config.num_procs;
+    look->opened_ns = fab_now_ns();
+    snprintf(look->program, sizeof(look->program), "%.31s", program_invocation_short_name);
+    (void) gethostname(look->host, sizeof(look->host) - 1);
+    look->magic = FAB_LOOK_MAGIC;
     fab_look_counters(fab, FAB_LOOK_FABRIC, &fab_counters, sizeof(fab_counters) / sizeof(uint64_t),
                       FAB_COUNTER_NAMES);
 }

@@ -34,11 +34,6 @@ void fab_look_clean(char *text, size_t size)
     }
 }
 
-static bool is_head(const fab_look_t *head)
-{
-    return FAB_LOOK_MAGIC == head->magic && FAB_LOOK_VERSION == head->version;
-}
-
 bool fab_look_is_wait(fab_wait_t *wait)
 {
     fab_look_clean(wait->comm, sizeof(wait->comm));
@@ -71,7 +66,7 @@ bool fab_look_read(fab_look_place_t place, fab_look_t *head)
 
     for (int i = 0; i < TRIES && !is_whole; i++) {
         if (!read_at(place, 0, head, sizeof(*head)) || !read_at(place, 0, &again, sizeof(again)) ||
-            !is_head(head)) {
+            FAB_LOOK_MAGIC != head->magic || FAB_LOOK_VERSION != head->version) {
             return false;
         }
         is_whole = 0 == head->status.number % 2 && head->status.number == again.status.number;

@@ -46,17 +46,6 @@ static void **spare_of(const fab_peer_t *peer)
     return NULL != provider->spare && NULL != peer->ep ? provider->spare(peer) : NULL;
 }
 
-/* The peer asks by a later provider. */
-static fab_moves_t may_leave(fab_peer_t *peer)
-{
-    const fab_provider_t *provider = fab_providers[peer->provider];
-
-    if (NULL != provider->asked_by_later && NULL != peer->ep) {
-        return provider->asked_by_later(peer);
-    }
-    return NULL != spare_of(peer) ? FAB_MOVES : FAB_STAYS;
-}
-
 /*
  * Of a checked address the sections of open providers from this one on. NULL: none, or no memory.
  */
@@ -179,10 +168,13 @@ static void follow(fab_core_t *core, fab_peer_t *peer, int provider, const void 
 bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len)
 {
+    const fab_provider_t *present = fab_providers[peer->provider];
     fab_moves_t moves = FAB_STAYS;
 
     if (provider > peer->provider && FAB_PEER_FAILED != peer->state && !fab_peer_is_moving(peer)) {
-        moves = may_leave(peer);
+        moves = NULL != present->asked_by_later && NULL != peer->ep ? present->asked_by_later(peer)
+                : NULL != spare_of(peer)                            ? FAB_MOVES
+                                                                    : FAB_STAYS;
     }
     if (FAB_MOVES == moves) {
         follow(core, peer, provider, section, len);

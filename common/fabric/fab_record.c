@@ -45,18 +45,6 @@ static int core_add_chunk(fab_core_t *core)
     return OPAL_SUCCESS;
 }
 
-static uint32_t core_alloc_record(fab_core_t *core)
-{
-    uint32_t number;
-
-    if (FAB_NO_RECORD == core->free_record && OPAL_SUCCESS != core_add_chunk(core)) {
-        return FAB_NO_RECORD;
-    }
-    number = core->free_record;
-    core->free_record = (uint32_t) fab_core_record(core, number)->name;
-    return number;
-}
-
 void fab_record_release(fab_core_t *core, uint32_t number)
 {
     *fab_core_record(core, number) = (fab_peer_t){.name = core->free_record};
@@ -148,14 +136,15 @@ fab_peer_t *fab_peer_find(fab_t *fab, uint64_t name)
 
 uint32_t fab_record_new(fab_core_t *core, uint64_t name)
 {
-    uint32_t number = FAB_NO_RECORD;
+    uint32_t number;
 
-    if (OPAL_SUCCESS == table_reserve(core)) {
-        number = core_alloc_record(core);
+    if (OPAL_SUCCESS != table_reserve(core) ||
+        (FAB_NO_RECORD == core->free_record && OPAL_SUCCESS != core_add_chunk(core))) {
+        return FAB_NO_RECORD;
     }
-    if (FAB_NO_RECORD != number) {
-        *fab_core_record(core, number) = (fab_peer_t){.name = name, .fab = &core->fab};
-    }
+    number = core->free_record;
+    core->free_record = (uint32_t) fab_core_record(core, number)->name;
+    *fab_core_record(core, number) = (fab_peer_t){.name = name, .fab = &core->fab};
     return number;
 }
 

@@ -37,23 +37,17 @@ typedef struct fab_self_domain {
 
 /* ---- messages ----------------------------------------------------------- */
 
-static fab_self_buf_t *buf_alloc(fab_self_domain_t *self)
-{
-    fab_self_buf_t *buf = self->free_bufs;
-
-    if (NULL == buf) {
-        return malloc(sizeof(*buf));
-    }
-    self->free_bufs = buf->next;
-    return buf;
-}
-
 static void *self_reserve(fab_peer_t *peer, size_t max_len)
 {
     fab_self_domain_t *self = peer->ep;
 
     (void) max_len;
-    self->reserved = buf_alloc(self);
+    self->reserved = self->free_bufs;
+    if (NULL != self->reserved) {
+        self->free_bufs = self->reserved->next;
+    } else {
+        self->reserved = malloc(sizeof(*self->reserved));
+    }
     return NULL != self->reserved ? self->reserved->data : NULL;
 }
 

@@ -70,17 +70,6 @@ static int access_error(fab_shm_ep_t *ep, int error)
     }
 }
 
-/* Copy by XPMEM as much as is possible. False: nothing was. */
-static bool by_xpmem(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote, size_t len,
-                     size_t *moved)
-{
-    if (__builtin_expect(NULL == ep->windows, 1) || 0 == len) {
-        return false;
-    }
-    *moved = fab_shm_xpmem_copy(ep, is_put, local, remote, len);
-    return *moved > 0;
-}
-
 /* The result is that of process_vm_readv(): the bytes of the nonce, then those of data; or -1. */
 static ssize_t read_nonce(const fab_shm_ep_t *ep, uint8_t nonce[FAB_SHM_NONCE],
                           const struct iovec *local, const struct iovec *remote)
@@ -138,8 +127,11 @@ int fab_shm_transfer(fab_shm_ep_t *ep, bool is_put, void *local, uint64_t remote
     ssize_t got;
     int rc;
 
-    if (by_xpmem(ep, is_put, local, remote, len, moved)) {
-        return OPAL_SUCCESS;
+    if (__builtin_expect(NULL != ep->windows, 0) && len > 0) {
+        *moved = fab_shm_xpmem_copy(ep, is_put, local, remote, len);
+        if (*moved > 0) {
+            return OPAL_SUCCESS;
+        }
     }
     if (fab_now_ns() - ep->proven_at >= FAB_SHM_CMA_PROOF_NS) {
         rc = prove(ep, is_put ? NULL : &here, &there, moved);

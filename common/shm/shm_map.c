@@ -53,17 +53,6 @@ static int not_its_segment(fab_shm_ep_t *ep, const char **why)
     return OPAL_ERR_UNREACH;
 }
 
-static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
-{
-    const fab_shm_addr_t *addr = &ep->addr;
-
-    return FAB_SHM_MAGIC == seg->magic && FAB_SHM_VERSION == seg->version &&
-           addr->ring_size == seg->ring_size && addr->num_rings == seg->num_rings &&
-           addr->page == seg->page && addr->num_ahead == seg->num_ahead &&
-           fab_shm_seg_size(addr) == seg->size && ep->peer->name == seg->name &&
-           0 == memcmp(seg->nonce, addr->nonce, sizeof(seg->nonce));
-}
-
 /*
  * Is this file the peer's segment?  It is read, not mapped, since reading does no harm whatever the
  * file is.  If its head has the nonce of the peer's address, that process made it, and its size is
@@ -71,9 +60,14 @@ static bool seg_matches(const fab_shm_ep_t *ep, const fab_shm_seg_t *seg)
  */
 static bool is_segment(const fab_shm_ep_t *ep, int fd)
 {
-    fab_shm_seg_t head;
+    const fab_shm_addr_t *addr = &ep->addr;
+    fab_shm_seg_t seg;
 
-    return (ssize_t) sizeof(head) == pread(fd, &head, sizeof(head), 0) && seg_matches(ep, &head);
+    return (ssize_t) sizeof(seg) == pread(fd, &seg, sizeof(seg), 0) && FAB_SHM_MAGIC == seg.magic &&
+           FAB_SHM_VERSION == seg.version && addr->ring_size == seg.ring_size &&
+           addr->num_rings == seg.num_rings && addr->page == seg.page &&
+           addr->num_ahead == seg.num_ahead && fab_shm_seg_size(addr) == seg.size &&
+           ep->peer->name == seg.name && 0 == memcmp(seg.nonce, addr->nonce, sizeof(seg.nonce));
 }
 
 /*
