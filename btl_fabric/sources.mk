@@ -5,7 +5,6 @@ btl_fabric_sources = \
 	btl_fabric/btl_fabric.h \
 	btl_fabric/btl_fabric_compat.h \
 	btl_fabric/btl_fabric_component.c \
-	btl_fabric/btl_fabric_counters.h \
 	btl_fabric/btl_fabric_entry.h \
 	btl_fabric/btl_fabric_help.c \
 	btl_fabric/btl_fabric_help.h \

@@ -49,8 +49,6 @@ common_tm_sources = \
 	common/fabric/fab_provider.c \
 	common/fabric/fab_provider.h \
 	common/fabric/fab_queue.c \
-	common/fabric/fab_random.c \
-	common/fabric/fab_random.h \
 	common/fabric/fab_record.c \
 	common/fabric/fab_reg.c \
 	common/fabric/fab_reg.h \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host and other processes, from /proc.
+ * The host and other processes, from /proc; random bytes.
  */
 #include "fabric/fab_host.h"
 
@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/random.h>
 #include <sys/utsname.h>
-
-#include "fabric/fab_random.h"
 
 #define FNV_START UINT64_C(0xcbf29ce484222325)
 
@@ -44,6 +43,25 @@ size_t fab_host_read(const char *path, char *buf, size_t size)
     errno = error;
     buf[len > 0 ? len : 0] = '\0';
     return len > 0 ? (size_t) len : 0;
+}
+
+/* Where the system call is forbidden, the file has the same bytes. */
+static bool random_from_file(void *bytes, size_t len)
+{
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, bytes, len);
+    int error = n < 0 ? errno : EIO;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = error;
+    return n == (ssize_t) len;
+}
+
+bool fab_random(void *bytes, size_t len)
+{
+    return (ssize_t) len == getrandom(bytes, len, 0) || random_from_file(bytes, len);
 }
 
 /* Add which namespace of this kind the process is in.  False: that cannot be read. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Information from the kernel about this host and its processes: whether a peer is on the same
- * host, and whether it is alive.  No state.
+ * host, and whether it is alive; and random bytes.  No state.
  */
 #ifndef FAB_HOST_H
 #define FAB_HOST_H
@@ -24,6 +24,9 @@ uint64_t fab_host_namespace(const char *name);
 
 /* Read the start of a file as a string. Returns its length; 0: it is empty, or errno says why. */
 size_t fab_host_read(const char *path, char *buf, size_t size);
+
+/* Fill len bytes, at most 256, for a key or nonce.  False, and errno: there are none. */
+FAB_EXPORT bool fab_random(void *bytes, size_t len);
 
 /* The value of yama's ptrace_scope, -1 if there is none. */
 FAB_EXPORT int fab_host_ptrace_scope(void);

@@ -11,7 +11,7 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_provider.h"
-#include "fabric/fab_random.h"
+#include "fabric/fab_host.h"
 
 enum { FAB_SOCK_PROBE_US = 1000000 }; /* until the kernel of a host that lives has answered */
 

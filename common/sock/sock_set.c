@@ -23,7 +23,7 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
 #include "fabric/fab_provider.h"
-#include "fabric/fab_random.h"
+#include "fabric/fab_host.h"
 
 enum {
     FAB_SOCK_EVENTS = 64,  /* of one epoll_wait() */

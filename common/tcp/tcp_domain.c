@@ -16,7 +16,6 @@
 #include "fabric/fab_clock.h"
 #include "fabric/fab_host.h"
 #include "fabric/fab_params.h"
-#include "fabric/fab_random.h"
 #include "fabric/fab_wire.h"
 
 #include "tcp/tcp.h"

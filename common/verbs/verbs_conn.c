@@ -8,7 +8,7 @@
 
 #include "fabric/fab_clock.h"
 #include "fabric/fab_params.h"
-#include "fabric/fab_random.h"
+#include "fabric/fab_host.h"
 #include "verbs/verbs_cm.h"
 
 enum { FAB_VERBS_PSN_MASK = 0xffffff };

@@ -3,7 +3,7 @@
  * How many processors there are for the job: affinity, and quotas of control groups of both
  * versions, as files below a directory of the test's own.
  *
- * TEST: sources=common/fabric/fab_cpus.c,common/fabric/fab_host.c,common/fabric/fab_random.c variants=asan
+ * TEST: sources=common/fabric/fab_cpus.c,common/fabric/fab_host.c variants=asan
  */
 #include "fabric/fab_cpus.h"
 

@@ -3,7 +3,7 @@
  * Is a process gone?  Zombies, processes whose first thread has ended, a /proc that shows nothing,
  * and one of another pid namespace.
  *
- * TEST: sources=common/fabric/fab_host.c,common/fabric/fab_random.c ldflags=-Wl,--wrap=open,--wrap=readlink variants=asan timeout=60
+ * TEST: sources=common/fabric/fab_host.c ldflags=-Wl,--wrap=open,--wrap=readlink variants=asan timeout=60
  */
 #include "fabric/fab_host.h"
 

@@ -3,7 +3,7 @@
  * Provider ofi: which of libfabric's offers a process takes, on machines that are played; what is
  * set in the environment for that; and where send buffers lie.
  *
- * TEST: sources=common/ofi/ofi_device.c,common/ofi/ofi_pool.c,common/fabric/fab_cpus.c,common/fabric/fab_host.c,common/fabric/fab_random.c needs=libfabric-1.15
+ * TEST: sources=common/ofi/ofi_device.c,common/ofi/ofi_pool.c,common/fabric/fab_cpus.c,common/fabric/fab_host.c needs=libfabric-1.15
  */
 #include <dlfcn.h>
 #include <sched.h>

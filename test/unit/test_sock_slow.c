@@ -3,7 +3,7 @@
  * Connections between processes that compute for long between two polls.  The clock is the test's:
  * what a poll sees is settled by the order of polls alone, however fast the machine is.
  *
- * TEST: sources=common/fabric/fab_random.c,common/sock/sock_set.c,common/sock/sha256.c,common/sock/sock_ask.c,common/sock/sock_base.c,common/sock/sock_stranger.c,common/sock/sock_ip.c,common/sock/sock_listen.c,common/sock/sock_proof.c,common/sock/sock_race.c variants=asan,tsan ldflags=-Wl,--wrap=clock_gettime,--wrap=listen,--wrap=socket timeout=120
+ * TEST: sources=common/fabric/fab_host.c,common/sock/sock_set.c,common/sock/sha256.c,common/sock/sock_ask.c,common/sock/sock_base.c,common/sock/sock_stranger.c,common/sock/sock_ip.c,common/sock/sock_listen.c,common/sock/sock_proof.c,common/sock/sock_race.c variants=asan,tsan ldflags=-Wl,--wrap=clock_gettime,--wrap=listen,--wrap=socket timeout=120
  */
 #include <errno.h>
 #include <netinet/in.h>
