@@ -14,13 +14,6 @@
 
 enum { NAME_MAX_LEN = 128 };
 
-static unsigned least(unsigned a, unsigned b, unsigned c)
-{
-    const unsigned ab = a < b ? a : b;
-
-    return ab < c ? ab : c;
-}
-
 /* How many letters must be put in, left out or changed to make one of the other (Levenshtein). */
 static unsigned distance(const char *one, const char *other)
 {
@@ -35,23 +28,13 @@ static unsigned distance(const char *one, const char *other)
         row[0] = (unsigned) line;
         for (size_t i = 1; i <= width; i++) {
             const unsigned above = row[i];
-            row[i] = least(row[i - 1] + 1, above + 1, before + (one[line - 1] != other[i - 1]));
+            const unsigned longer = (row[i - 1] < above ? row[i - 1] : above) + 1;
+            const unsigned other_one = before + (one[line - 1] != other[i - 1]);
+            row[i] = longer < other_one ? longer : other_one;
             before = above;
         }
     }
     return row[width];
-}
-
-static void look_in(const fab_param_table_t *table, const char *name, const char **nearest,
-                    unsigned *best)
-{
-    for (size_t i = 0; i < table->num; i++) {
-        const unsigned found = distance(name, table->rows[i].name);
-        if (found < *best) {
-            *best = found;
-            *nearest = table->rows[i].name;
-        }
-    }
 }
 
 /* Parameters of before, and what to do instead. */
@@ -97,11 +80,15 @@ static const char *nearest_to(const fab_param_table_t *own, const char *name)
     unsigned best = (unsigned) strlen(name) / 3 + 2;
     const char *nearest = NULL;
 
-    if (NULL != own) {
-        look_in(own, name, &nearest, &best);
-    }
-    for (size_t t = 0; t < fab_params_num_tables; t++) {
-        look_in(fab_params_tables[t], name, &nearest, &best);
+    for (size_t t = 0; t <= fab_params_num_tables; t++) {
+        const fab_param_table_t *table = 0 == t ? own : fab_params_tables[t - 1];
+        for (size_t i = 0; NULL != table && i < table->num; i++) {
+            const unsigned found = distance(name, table->rows[i].name);
+            if (found < best) {
+                best = found;
+                nearest = table->rows[i].name;
+            }
+        }
     }
     return nearest;
 }
@@ -116,7 +103,7 @@ unsigned fab_params_unknown(const char *prefix, const fab_param_table_t *own,
     buf[0] = '\0';
     for (char *const *at = environ; NULL != *at; at++) {
         const char *name = *at + head, *nearest, *instead;
-        char full[2 * NAME_MAX_LEN];
+        char full[2 * NAME_MAX_LEN], advice[NAME_MAX_LEN] = "";
         if (0 != strncmp(*at, ENVIRONMENT, head) || 0 != strncmp(name, prefix, len)) {
             continue;
         }
@@ -126,16 +113,13 @@ unsigned fab_params_unknown(const char *prefix, const fab_param_table_t *own,
         }
         instead = instead_of(full + len);
         nearest = NULL == instead ? nearest_to(own, full + len) : NULL;
-        count++;
-        used += (size_t) snprintf(buf + used, size - used, "%s%s%s%s%s", 1 == count ? "" : "; ",
-                                  full,
-                                  NULL != instead   ? " (removed: "
-                                  : NULL != nearest ? " (perhaps pml_tm_"
-                                                    : "",
-                                  NULL != instead   ? instead
-                                  : NULL != nearest ? nearest
-                                                    : "",
-                                  NULL != instead || NULL != nearest ? ")" : "");
+        if (NULL != instead) {
+            snprintf(advice, sizeof(advice), " (removed: %s)", instead);
+        } else if (NULL != nearest) {
+            snprintf(advice, sizeof(advice), " (perhaps pml_tm_%s)", nearest);
+        }
+        used += (size_t) snprintf(buf + used, size - used, "%s%s%s", 0 == count++ ? "" : "; ", full,
+                                  advice);
         if (used >= size) {
             break;
         }
