@@ -128,7 +128,6 @@ static void adopt(fab_shm_domain_t *dom, uint32_t index, uint64_t state)
                     fab_shm_first_size(&dom->addr) / FAB_SHM_LINE, fab_shm_num_slots_of(&dom->addr),
                     dom->addr.eager_max, &entry->ctl);
     ep->in = in;
-    ep->ring = &in->rx;
     dom->ins[index] = in;
     fab_shm_in_heat(dom, in);
 }
@@ -180,7 +179,6 @@ void fab_shm_in_release(fab_shm_domain_t *dom, fab_shm_in_t *in, bool is_sender_
     }
     dom->ins[in->index] = NULL;
     ep->in = NULL;
-    ep->ring = NULL;
     if (is_sender_gone || in->is_closing) {
         fab_shm_ring_free(dom, in->index);
     } else {

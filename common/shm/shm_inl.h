@@ -253,20 +253,12 @@ static inline void fab_fetch_ahead(const fab_peer_t *peer)
     }
 }
 
-/* The ring that the peer's messages come by, also if it is cold. NULL: none is known. */
-static inline const fab_shm_rx_t *fab_ring_of(const fab_peer_t *peer)
-{
-    const bool has_ring = 0 != (peer->caps & FAB_CAP_RING) && FAB_PEER_UP == peer->state;
-
-    return has_ring ? ((const fab_shm_pair_t *) peer->ep)->ring : NULL;
-}
-
-/* Is a message of this peer known to wait in its ring? */
+/* Does a message of this peer wait in its ring, which is polled? */
 static inline bool fab_has_come(const fab_peer_t *peer)
 {
-    const fab_shm_rx_t *ring = fab_ring_of(peer);
+    const fab_shm_rx_t *rx = fab_ring_from(peer);
 
-    return NULL != ring && fab_shm_rx_is_ready(ring);
+    return NULL != rx && fab_shm_rx_is_ready(rx);
 }
 
 /* A message that stays in its ring until fab_release(). */

@@ -684,9 +684,8 @@ static inline void fab_shm_rx_release(fab_shm_rx_t *rx)
 
 /* The start of fab_shm_ep_t: all that shm_inl.h needs of an endpoint. */
 typedef struct fab_shm_pair {
-    fab_shm_tx_t tx;          /* to the peer */
-    fab_shm_rx_t *rx;         /* from the peer, while it is polled; else NULL */
-    const fab_shm_rx_t *ring; /* the same, polled or not; NULL: none has been noticed */
+    fab_shm_tx_t tx;  /* to the peer */
+    fab_shm_rx_t *rx; /* from the peer, while it is polled; else NULL */
 } fab_shm_pair_t;
 
 /* A hash of the sizes of what users of the fabric read and write inline (fab_abi.h). */

@@ -123,9 +123,8 @@ typedef struct fab_shm_exposure {
 
 /* What the provider knows of a peer. */
 struct fab_shm_ep {
-    fab_shm_tx_t tx;          /* to the peer; tx.limit is 0 until connected */
-    fab_shm_rx_t *rx;         /* &in->rx while that ring is hot; NULL otherwise */
-    const fab_shm_rx_t *ring; /* &in->rx; NULL: in is NULL */
+    fab_shm_tx_t tx;  /* to the peer; tx.limit is 0 until connected */
+    fab_shm_rx_t *rx; /* &in->rx while that ring is hot; NULL otherwise */
     fab_peer_t *peer;
     fab_shm_domain_t *dom;
     fab_shm_in_t *in;       /* the peer's ring here; NULL: it has claimed none yet */
@@ -156,8 +155,7 @@ struct fab_shm_ep {
 };
 
 _Static_assert(offsetof(fab_shm_pair_t, tx) == offsetof(fab_shm_ep_t, tx) &&
-                   offsetof(fab_shm_pair_t, rx) == offsetof(fab_shm_ep_t, rx) &&
-                   offsetof(fab_shm_pair_t, ring) == offsetof(fab_shm_ep_t, ring),
+                   offsetof(fab_shm_pair_t, rx) == offsetof(fab_shm_ep_t, rx),
                "FAB_CAP_RING promises a fab_shm_pair_t");
 _Static_assert(FAB_SHM_EAGER_MIN >= FAB_SHM_SHORT_MAX, "a short message may always be sent");
 
