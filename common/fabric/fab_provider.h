@@ -186,9 +186,6 @@ FAB_EXPORT bool fab_peer_is_moving(const fab_peer_t *peer);
 /* The provider that reaches the peer, failed or closed ones too. */
 FAB_EXPORT const fab_provider_t *fab_peer_provider(const fab_peer_t *peer);
 
-/* Messages with this id, of those from FAB_AM_PROVIDER on, go to this function. */
-void fab_set_provider_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
-
 /* A message is complete: hand it to its handler. */
 static inline void fab_deliver(fab_t *fab, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                                size_t len)

@@ -43,18 +43,13 @@ void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
 {
     fab_core_t *core = fab_core(fab);
 
-    if (id >= FAB_AM_MAX || FAB_NUM_USERS == owner(id)) {
+    if (id >= FAB_AM_MAX) {
         return;
     }
     core->handlers[id] = (struct fab_handler){.fn = NULL != fn ? fn : no_handler, .ctx = ctx};
-    if (fab_is_started(fab, owner(id))) {
+    if (FAB_NUM_USERS == owner(id) || fab_is_started(fab, owner(id))) {
         fab->handlers[id] = core->handlers[id];
     }
-}
-
-void fab_set_provider_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx)
-{
-    fab->handlers[id] = (struct fab_handler){.fn = fn, .ctx = ctx};
 }
 
 /* All ids of a user get this handler; NULL: those that it has set. */

@@ -552,8 +552,8 @@ void fab_shm_coop_open(fab_shm_domain_t *dom)
     fab_idmap_init(&dom->exposures);
     dom->patience = FAB_SHM_PATIENCE;
     dom->away = FAB_SHM_AWAY;
-    fab_set_provider_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
-    fab_set_provider_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
+    fab_set_handler(dom->fab, FAB_SHM_AM_ASK, asked, dom);
+    fab_set_handler(dom->fab, FAB_SHM_AM_PART, part_came, dom);
 }
 
 void fab_shm_coop_close(fab_shm_domain_t *dom)
