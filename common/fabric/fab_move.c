@@ -172,9 +172,11 @@ bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const v
     fab_moves_t moves = FAB_STAYS;
 
     if (provider > peer->provider && FAB_PEER_FAILED != peer->state && !fab_peer_is_moving(peer)) {
-        moves = NULL != present->asked_by_later && NULL != peer->ep ? present->asked_by_later(peer)
-                : NULL != spare_of(peer)                            ? FAB_MOVES
-                                                                    : FAB_STAYS;
+        if (NULL != present->asked_by_later && NULL != peer->ep) {
+            moves = present->asked_by_later(peer);
+        } else if (NULL != spare_of(peer)) {
+            moves = FAB_MOVES;
+        }
     }
     if (FAB_MOVES == moves) {
         follow(core, peer, provider, section, len);
