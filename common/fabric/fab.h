@@ -161,7 +161,7 @@ _Static_assert(48 == sizeof(fab_rndv_t), "fab_rndv_t is a wire format");
 typedef void (*fab_am_fn_t)(void *ctx, fab_peer_t *peer, fab_hdr_t hdr, const void *data,
                             size_t len);
 
-/* Set the handler of an id.  One of a user's ids runs only after the user has called fab_start(). */
+/* Set the handler of an id.  Of a user's id it runs only after the user has called fab_start(). */
 FAB_EXPORT void fab_set_handler(fab_t *fab, uint8_t id, fab_am_fn_t fn, void *ctx);
 
 /*

@@ -70,6 +70,18 @@ const char *fab_peer_provider_name(const fab_peer_t *peer)
     return fab_providers[peer->provider]->name;
 }
 
+fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer)
+{
+    fab_drop_t *drop;
+
+    LIST_FOREACH(drop, &core->drops, link) {
+        if (drop->peer == peer) {
+            return drop;
+        }
+    }
+    return NULL;
+}
+
 /* ---- operations on a peer that cannot be sent to --------------------------- */
 
 /*
@@ -113,12 +125,6 @@ const fab_ops_t fab_no_ops = {
 
 /* ---- work ------------------------------------------------------------------ */
 
-/* What fab_poll() calls if it has to do it all. */
-static int poll_all(void *fab)
-{
-    return fab_progress(fab);
-}
-
 /*
  * fab_poll() calls a provider directly, if it is the only one that messages come by and nothing is
  * queued or failed. Self needs no polling for messages.
@@ -127,7 +133,7 @@ void fab_idle_changed(fab_t *fab)
 {
     fab_core_t *core = fab_core(fab);
 
-    core->fab.poll = poll_all;
+    core->fab.poll = core->poll_all;
     core->fab.poll_arg = core;
     if (core->has_work) {
         return;
@@ -137,8 +143,8 @@ void fab_idle_changed(fab_t *fab)
             (NULL != fab_providers[i]->is_idle && fab_providers[i]->is_idle(core->slots[i].dom))) {
             continue;
         }
-        if (poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
-            core->fab.poll = poll_all;
+        if (core->poll_all != core->fab.poll || NULL == fab_providers[i]->poll) {
+            core->fab.poll = core->poll_all;
             core->fab.poll_arg = core;
             return;
         }

@@ -90,6 +90,7 @@ typedef struct fab_core {
         fab_domain_t *dom;
     } open[FAB_NUM_PROVIDERS];
     unsigned num_open;
+    int (*poll_all)(void *fab); /* fab_progress(): what fab_poll() calls if it has to do it all */
 
     /* Peer records (fab_record.c). */
     fab_peer_t **chunks;
@@ -145,6 +146,8 @@ static inline uint8_t fab_peer_closed_bit(fab_user_t user)
 /* Of a peer that cannot be sent to: it moves to another provider (UP), failed, or was closed. */
 extern const fab_ops_t fab_no_ops;
 void fab_core_set_work(fab_core_t *core, bool has_work);
+/* NULL: the provider is not to let go of the peer. */
+fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer);
 
 /* fab_record.c */
 /* A record with the name, not in the table yet; FAB_NO_RECORD: no memory. */
@@ -177,17 +180,18 @@ int fab_choose(fab_core_t *core, fab_peer_t *peer, const void *address, int firs
                size_t size);
 
 /* fab_failed.c */
-/* NULL: the provider is not to let go of the peer. */
-fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer);
 /* A new one, for this peer. NULL: there is no memory. */
 fab_drop_t *fab_drop_add(fab_core_t *core, fab_peer_t *peer, int rc, const char *why);
+void fab_drop_end(fab_core_t *core, fab_drop_t *drop);
 /* Release what the provider holds. False: later. */
 bool fab_drop_try(fab_core_t *core, fab_peer_t *peer);
+/* Report the failure, once; callbacks may add others.  False: the provider is not done with it. */
+bool fab_failed_report(fab_core_t *core, fab_drop_t *drop, int *events);
 /*
- * Report each failure once, and move peers on; each stays in the list until the provider has
- * released what it holds.  Callbacks may add others.  Returns how many were reported or moved.
+ * No memory once to keep a failure: those that failed and still have their provider's state were
+ * not reported.
  */
-int fab_drop_run(fab_core_t *core);
+void fab_failed_find(fab_core_t *core);
 void fab_drop_free(fab_core_t *core);
 
 /* fab_load.c: the provider; loaded once, and never unloaded.  NULL: *why, a sentence. */
@@ -210,8 +214,8 @@ void fab_move_keep_address(fab_core_t *core, fab_peer_t *peer, const void *addre
  */
 bool fab_move_asked_by(fab_core_t *core, fab_peer_t *peer, int provider, const void *section,
                        size_t len);
-/* Move on.  True: it is over; unless it has failed, and is a failure now. */
-bool fab_move_try(fab_core_t *core, fab_drop_t *move);
+/* Report failures, and move peers on.  Returns how many were reported or moved. */
+int fab_drop_run(fab_core_t *core);
 
 /* fab_peer.c */
 void fab_peer_close_all(fab_core_t *core, fab_user_t user);

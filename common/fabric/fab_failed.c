@@ -13,18 +13,6 @@
 
 /* ---- noting a failure --------------------------------------------------- */
 
-fab_drop_t *fab_drop_of(const fab_core_t *core, const fab_peer_t *peer)
-{
-    fab_drop_t *drop;
-
-    LIST_FOREACH(drop, &core->drops, link) {
-        if (drop->peer == peer) {
-            return drop;
-        }
-    }
-    return NULL;
-}
-
 static void fill(fab_drop_t *drop, fab_peer_t *peer, int rc, const char *why)
 {
     drop->peer = peer;
@@ -45,7 +33,7 @@ fab_drop_t *fab_drop_add(fab_core_t *core, fab_peer_t *peer, int rc, const char 
     return drop;
 }
 
-static void end(fab_core_t *core, fab_drop_t *drop)
+void fab_drop_end(fab_core_t *core, fab_drop_t *drop)
 {
     LIST_REMOVE(drop, link);
     fab_record_try_release(drop->peer);
@@ -147,11 +135,7 @@ bool fab_drop_try(fab_core_t *core, fab_peer_t *peer)
            fab_providers[peer->provider]->drop(core->slots[peer->provider].dom, peer);
 }
 
-/*
- * No memory once to keep a failure: those that failed and still have their provider's state were
- * not reported.
- */
-static void core_find_failures(fab_core_t *core)
+void fab_failed_find(fab_core_t *core)
 {
     core->is_failure_lost = false;
     for (uint32_t i = 0; i < core->num_chunks * FAB_CHUNK_PEERS; i++) {
@@ -164,37 +148,19 @@ static void core_find_failures(fab_core_t *core)
     }
 }
 
-int fab_drop_run(fab_core_t *core)
+bool fab_failed_report(fab_core_t *core, fab_drop_t *drop, int *events)
 {
-    fab_drop_t *next;
-    int events = 0;
-
-    if (core->is_failure_lost) {
-        core_find_failures(core);
+    if (!drop->is_reported) {
+        drop->is_reported = true;
+        ++*events;
+        core_tell_failure(core, drop->peer, drop->rc, drop->why);
     }
-    for (fab_drop_t *drop = LIST_FIRST(&core->drops); NULL != drop; drop = next) {
-        bool is_done = NULL != drop->address && fab_move_try(core, drop);
-        if (is_done) {
-            events++;
-        } else if (NULL == drop->address) {
-            if (!drop->is_reported) {
-                drop->is_reported = true;
-                events++;
-                core_tell_failure(core, drop->peer, drop->rc, drop->why);
-            }
-            is_done = fab_drop_try(core, drop->peer);
-        }
-        next = LIST_NEXT(drop, link);
-        if (is_done) {
-            end(core, drop);
-        }
-    }
-    return events;
+    return fab_drop_try(core, drop->peer);
 }
 
 void fab_drop_free(fab_core_t *core)
 {
     while (!LIST_EMPTY(&core->drops)) {
-        end(core, LIST_FIRST(&core->drops));
+        fab_drop_end(core, LIST_FIRST(&core->drops));
     }
 }

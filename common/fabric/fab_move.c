@@ -217,7 +217,8 @@ static void attach_to_next(fab_core_t *core, fab_drop_t *move)
     }
 }
 
-bool fab_move_try(fab_core_t *core, fab_drop_t *move)
+/* Move on.  True: it is over; but if it has failed, it is a failure now. */
+static bool try_to_move(fab_core_t *core, fab_drop_t *move)
 {
     if (FAB_PEER_CLOSED == move->peer->state && !move->is_owed) {
         return true; /* the peer does not wait */
@@ -227,4 +228,26 @@ bool fab_move_try(fab_core_t *core, fab_drop_t *move)
         return NULL != move->address;
     }
     return false;
+}
+
+int fab_drop_run(fab_core_t *core)
+{
+    fab_drop_t *next;
+    int events = 0;
+
+    if (core->is_failure_lost) {
+        fab_failed_find(core);
+    }
+    for (fab_drop_t *drop = LIST_FIRST(&core->drops); NULL != drop; drop = next) {
+        bool is_done = NULL != drop->address && try_to_move(core, drop);
+        events += is_done;
+        if (NULL == drop->address) {
+            is_done = fab_failed_report(core, drop, &events);
+        }
+        next = LIST_NEXT(drop, link);
+        if (is_done) {
+            fab_drop_end(core, drop);
+        }
+    }
+    return events;
 }

@@ -117,6 +117,11 @@ static void core_free(fab_core_t *core)
     free(core);
 }
 
+static int poll_all(void *fab)
+{
+    return fab_progress(fab);
+}
+
 static int core_new(const fab_config_t *config, fab_core_t **out)
 {
     static const bool never;
@@ -132,6 +137,7 @@ static int core_new(const fab_config_t *config, fab_core_t **out)
     core->fab.config = *config;
     core->fab.is_threaded = &never;
     core->free_record = FAB_NO_RECORD;
+    core->poll_all = poll_all;
     fab_user_init(core);
     fab_user_add(core, config);
     fab_look_open(&core->fab);
