@@ -181,7 +181,7 @@ tm_sources()
                 tm_listed common_tm_sources 'fab_(cuda|fit|help|load|param_mca|reg_rcache).c'
                 ;;
             @ofi)
-                tm_listed common_ofi_sources 'ofi_object.c'
+                tm_listed common_ofi_sources '(ofi_object|idmap).c' # idmap is in @fabric
                 echo "$TM_SRC/test/unit/ofi_linked.c"
                 ;;
             @verbs)
