@@ -30,14 +30,18 @@ struct mca_pml_tm_stream {
 bool mca_pml_tm_stream_takes(const mca_pml_tm_send_request_t *req, bool is_long, bool *is_announced)
 {
     fab_peer_t *peer = req->core.peer;
-    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
     const size_t len = req->req_send.req_bytes_packed;
+
+    if (OPAL_LIKELY(!mca_pml_tm_peer_streams(peer, len))) {
+        return false;
+    }
+    const mca_pml_tm_peer_t *record = (const mca_pml_tm_peer_t *) peer->user[FAB_USER_PML];
     const uint32_t fragment = mca_pml_tm_peer_fragment(peer);
     /* a convertor packs whole elements, so it may leave room */
     const uint32_t least = fragment - (NULL != req->data ? 0 : PML_TM_ELEMENT_MAX);
     const bool is_shared = PML_TM_SPIN != mca_pml_tm.idle;
 
-    if (!mca_pml_tm_peer_streams(peer, len) || req->is_untagged || 0 != req->core.id ||
+    if (req->is_untagged || 0 != req->core.id ||
         MCA_PML_BASE_SEND_SYNCHRONOUS == req->req_send.req_send_mode ||
         (NULL != record && record->must_hold)) {
         return false;
