@@ -13,7 +13,6 @@
 
 #include "pml_tm/arrive/pml_tm_flow.h"
 #include "pml_tm/arrive/pml_tm_msg.h"
-#include "pml_tm/request/pml_tm_offload.h"
 #include "pml_tm/base/pml_tm_sizes.h"
 #include "pml_tm/calls/pml_tm_calls.h"
 #include "pml_tm/data/pml_tm_rndv.h"
@@ -22,6 +21,7 @@
 #include "pml_tm/peer/pml_tm_peer.h"
 #include "pml_tm/report/pml_tm_nodes.h"
 #include "pml_tm/report/pml_tm_reports.h"
+#include "pml_tm/request/pml_tm_offload.h"
 #include "pml_tm/request/pml_tm_request.h"
 #include "pml_tm/wait/pml_tm_idle.h"
 #include "pml_tm/wait/pml_tm_progress.h"
