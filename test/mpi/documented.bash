@@ -2,11 +2,12 @@
 # shellcheck shell=bash
 # For the scripts whose output is in doc/diagnosis.md; sourced after script.sh.
 
-# What differs from run to run: hosts and processes, places in the program, and numbers except
-# ranks, tags and bytes.
+# What differs from run to run or machine: hosts and processes, places in the program, the length of
+# rings, and numbers except ranks, tags and bytes.
 normal()
 {
     sed -E -e 's/^\[[^]]*\] //' -e 's/[^ ]+:[0-9]+  /HOST:PID  /' -e 's/\+0x[0-9a-f]+/+0xN/' \
+        -e 's/ring of [0-9]+ bytes/ring of N bytes/' \
         -e 's/ +[0-9.]+( s\>| %| GB)/ N\1/g' "$@"
 }
 
